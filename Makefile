@@ -1,0 +1,43 @@
+JOBS ?= $(shell nproc)
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' Makefile | expand -t 10
+
+setup:  ## install what is missing: Debian packages, .venv with torch
+	@scripts/setup.sh
+
+build: build/build.ninja  ## build the library, the program and the tests
+	@cmake --build --preset release -j $(JOBS)
+
+test: build  ## build, then run all tests
+	@ctest --preset release -j $(JOBS)
+
+demo: build  ## build, then show the program at work
+	@build/bin/refx demo
+
+bench: build  ## build and run the benchmarks
+	@cmake --build --preset release -j $(JOBS) --target benchmarks
+	@for b in $$(ls build/bin/bench_* 2>/dev/null); do echo "== $$b"; $$b || exit 1; done
+
+asan: build-asan/build.ninja  ## run all tests under AddressSanitizer and UBSan
+	@cmake --build --preset asan -j $(JOBS)
+	@ctest --preset asan -j $(JOBS)
+
+debug: build-debug/build.ninja  ## debug build, in build-debug/
+	@cmake --build --preset debug -j $(JOBS)
+
+format:  ## clang-format our C++ sources
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r clang-format -i
+
+clean:  ## remove the build folders (keeps .venv)
+	rm -rf build build-debug build-asan
+
+# Ninja reconfigures by itself when a CMake file changes; the presets it does not know about.
+build/build.ninja: PRESET = release
+build-debug/build.ninja: PRESET = debug
+build-asan/build.ninja: PRESET = asan
+build/build.ninja build-debug/build.ninja build-asan/build.ninja: CMakePresets.json | setup
+	@cmake --preset $(PRESET)
+	@touch $@
+
+.PHONY: help setup build test demo bench asan debug format clean

@@ -1,0 +1,80 @@
+# Tests (GoogleTest, RapidCheck), examples, benchmarks and fuzzers: each where its sources exist.
+
+# ---- tests: one executable, because linking with torch costs 0.4 s at each start --------------
+
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS tests/*.cpp)
+list(FILTER test_sources EXCLUDE REGEX /tests/install_consumer/)
+find_package(GTest QUIET)
+find_package(rapidcheck QUIET)
+if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND)
+  refx_executable(refx_tests ${test_sources})
+  target_include_directories(refx_tests PRIVATE tests)
+  target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest)
+
+  set(REFX_TEST_SHARDS 4 CACHE STRING "Processes that the unit tests are dealt out to")
+  math(EXPR last "${REFX_TEST_SHARDS} - 1")
+  foreach(i RANGE ${last})
+    add_test(NAME unit_${i} COMMAND refx_tests --gtest_brief=1
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(
+      unit_${i} PROPERTIES ENVIRONMENT
+      "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx")
+  endforeach()
+elseif(BUILD_TESTING AND test_sources)
+  message(WARNING "GoogleTest or RapidCheck not found: no unit tests")
+endif()
+
+# Install into the build tree, then build and run a project that uses find_package(refx).
+if(BUILD_TESTING AND EXISTS ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
+  set(stage ${PROJECT_BINARY_DIR}/install_consumer)
+  add_test(NAME install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR}
+                                --prefix ${stage}/prefix)
+  add_test(
+    NAME install_consumer
+    COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test
+            ${PROJECT_SOURCE_DIR}/tests/install_consumer ${stage}/build
+            --build-generator ${CMAKE_GENERATOR} --build-noclean
+            --build-options
+              -DCMAKE_PREFIX_PATH=${stage}/prefix
+              -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}
+              -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
+              -DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS}
+            --test-command consumer)
+  set_tests_properties(install PROPERTIES FIXTURES_SETUP installed)
+  set_tests_properties(install_consumer PROPERTIES FIXTURES_REQUIRED installed)
+endif()
+
+# ---- examples: built by default, run as tests -------------------------------------------------
+
+file(GLOB example_sources CONFIGURE_DEPENDS examples/*.cpp)
+foreach(source IN LISTS example_sources)
+  cmake_path(GET source STEM name)
+  refx_executable(example_${name} ${source})
+  add_test(NAME example_${name} COMMAND example_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endforeach()
+
+# ---- benchmarks: target `benchmarks`, not part of the default build ----------------------------
+
+file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.cpp)
+find_package(benchmark QUIET)
+add_custom_target(benchmarks)
+if(benchmark_FOUND)
+  foreach(source IN LISTS bench_sources)
+    cmake_path(GET source STEM name)
+    refx_executable(bench_${name} ${source})
+    target_link_libraries(bench_${name} PRIVATE benchmark::benchmark_main)
+    set_target_properties(bench_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(benchmarks bench_${name})
+  endforeach()
+endif()
+
+# ---- fuzzers ----------------------------------------------------------------------------------
+
+if(REFX_FUZZ)
+  file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/*.cpp)
+  foreach(source IN LISTS fuzz_sources)
+    cmake_path(GET source STEM name)
+    refx_executable(fuzz_${name} ${source})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  endforeach()
+endif()

@@ -1,0 +1,55 @@
+# How our code is compiled: standard, warnings, compiler cache, linker, output folders.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+
+add_compile_options(-Wall -Wextra -Wpedantic)
+if(REFX_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+# Executables too, so that they can use the precompiled header of the (shared) library.
+add_compile_options(-fPIC)
+
+# __FILE__ and debug info relative to the checkout: same objects wherever it lies.
+# (ccache turns names under its BASEDIR into relative ones, hence the second map.)
+cmake_path(RELATIVE_PATH PROJECT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_BINARY_DIR} OUTPUT_VARIABLE up)
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${up}/=)
+
+if(REFX_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "REFX_FUZZ needs clang (libFuzzer)")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g1)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+# ccache, with what it needs to cache around a precompiled header and across checkouts.
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
+  else()
+    add_compile_options(-fpch-preprocess)
+  endif()
+endif()
+
+find_program(MOLD mold)
+if(MOLD)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=mold REFX_HAVE_MOLD)
+  if(REFX_HAVE_MOLD)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()
