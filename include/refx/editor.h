@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "refx/model.h"
+
+namespace refx {
+
+class Transaction;
+
+// The only way to change a Model. Every change is an Edit in a journal; commit() makes the journal a
+// step of the history, and an Editor that goes away without commit() takes everything back.
+class Editor {
+ public:
+  explicit Editor(Model& model);
+  ~Editor();
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
+
+  const Model& model() const;
+  const Graph& graph() const { return model().graph(); }
+  const State& state() const { return model().state(); }
+  const Modules& modules() const { return model().modules(); }
+
+  // Nodes. A name that is taken gets a number, as in torch.fx; an empty one is made from the target.
+  NodeId insert_before(NodeId where, Node node);  // no id: at the end
+  NodeId insert_after(NodeId where, Node node);
+  void set_node(NodeId id, Node node);  // the node keeps its name, its marks and its place
+  void set_target(NodeId id, std::string target);
+  void set_arg(NodeId id, std::size_t position, Arg value);
+  void set_type(NodeId id, TypePtr type);
+  void replace_uses(NodeId of, NodeId by);
+  void erase_node(NodeId id);  // must have no users
+
+  // State. No id: at the end.
+  StateId add_state(StateEntry entry, StateId after = {});
+  void set_state(StateId id, at::TensorBase tensor);
+  void erase_state(StateId id);
+
+  // Modules. No id: at the end.
+  ModuleId add_module(Module module, ModuleId after = {});
+  void set_module(ModuleId id, Module module);
+  void erase_module(ModuleId id);
+
+  // Marks, see Transformation.
+  void mark(NodeId id, const std::string& signature);
+  void unmark(NodeId id, const std::string& signature);
+
+  // Says how a tensor written in this step is composed of earlier ones.
+  void compose(Piece piece);
+
+  // What belongs to the model as a whole and no rewrite changes.
+  void set_mutations(std::vector<Mutation> mutations);
+
+  bool changed() const;
+
+  // Validates what was touched and appends the step; returns no id if nothing was changed.
+  // On a broken model: throws InternalError that names the step; everything is taken back.
+  struct Label {
+    std::string transformation, signature, site;
+    Kwargs parameters;
+  };
+  StepId commit(Label label);
+  // The journal so far is how the model came to be, not a step.
+  void commit_as_origin();
+
+ private:
+  std::unique_ptr<Transaction> transaction_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace refx

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <vector>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// A graph compiled to a flat list of operator calls. Compile once, run many times, without Python.
+// The numerics are those of eager PyTorch. One run at a time per Executor.
+class Executor {
+ public:
+  // Throws Error that names the node for what cannot run. Keeps the model's tensors, not the model.
+  explicit Executor(const Model& model);
+  ~Executor();
+  Executor(Executor&&) noexcept;
+  Executor& operator=(Executor&&) noexcept;
+
+  // Takes the user inputs in order; returns what the graph returns: a tensor, or a tuple, list or
+  // dict of them. Outputs that mutate a buffer or an input are written there and not returned.
+  c10::IValue run(const std::vector<c10::IValue>& inputs);
+
+  // Model::revision() at the time of compilation.
+  std::uint64_t revision() const;
+
+ private:
+  struct Program;
+  std::unique_ptr<Program> program_;
+};
+
+}  // namespace refx

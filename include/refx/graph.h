@@ -1,0 +1,67 @@
+#pragma once
+
+#include <vector>
+
+#include "refx/node.h"
+#include "refx/table.h"
+
+namespace refx {
+
+// The nodes that use one thing, each once. Small sets are scanned, large ones indexed.
+class UserSet {
+ public:
+  struct User {
+    NodeId id;
+    std::uint32_t references;
+  };
+
+  UserSet() = default;
+  UserSet(const UserSet& other);
+  UserSet(UserSet&&) noexcept = default;
+  UserSet& operator=(UserSet other) noexcept;
+
+  void add(NodeId user);     // one more reference from `user`
+  void remove(NodeId user);  // one reference less
+  std::size_t size() const { return users_.size(); }
+  auto begin() const { return users_.begin(); }
+  auto end() const { return users_.end(); }
+
+ private:
+  using Index = std::unordered_map<NodeId, std::uint32_t>;
+  std::size_t position(NodeId user) const;
+
+  std::vector<User> users_;
+  std::unique_ptr<Index> index_;  // null while small
+};
+
+// A program in SSA form: nodes in order, each used only after it.
+class Graph : public Table<Node> {
+ public:
+  // The users in graph order, each once.
+  std::vector<NodeId> users(NodeId id) const { return ordered(users_.at(id.value)); }
+  std::size_t num_users(NodeId id) const { return users_.at(id.value).size(); }
+  // The one node that uses `id`; no id if there are none or several.
+  NodeId only_user(NodeId id) const;
+
+  // The placeholders and get_attrs of a state entry, and the call_modules of a module.
+  std::vector<NodeId> readers(std::string_view state) const { return of_name(readers_, state); }
+  std::vector<NodeId> callers(std::string_view module) const { return of_name(callers_, module); }
+
+  // The output node; throws Error if there is none.
+  NodeId output() const;
+
+ private:
+  friend class Transaction;
+  using ByName = std::unordered_map<std::string, UserSet, Hash, std::equal_to<>>;
+
+  Id<Node> insert_slot(NodeId where);
+  Ptr exchange(NodeId id, Ptr value);
+  void count_references(NodeId user, const Node& node, void (UserSet::*change)(NodeId));
+  std::vector<NodeId> ordered(const UserSet& users) const;
+  std::vector<NodeId> of_name(const ByName& map, std::string_view name) const;
+
+  std::vector<UserSet> users_;
+  ByName readers_, callers_;
+};
+
+}  // namespace refx

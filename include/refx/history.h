@@ -1,0 +1,102 @@
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "refx/edit.h"
+
+namespace refx {
+
+class Model;
+
+// One applied site: what was done, where, and every change it made.
+struct Step {
+  StepId id;
+  std::string transformation;  // name in the registry
+  std::string signature;       // name and parameters
+  Kwargs parameters;
+  std::string site;
+  std::vector<NodeId> nodes;  // nodes it wrote that were alive after it
+  std::vector<Edit> edits;    // one per object
+  std::vector<Piece> pieces;
+
+  // A tensor it made, and how to tell whether it was changed since.
+  struct Made {
+    StateId state;
+    std::uint32_t version;
+  };
+  std::vector<Made> made;
+
+  // Bytes of the tensors kept for undo.
+  std::size_t bytes() const;
+};
+std::ostream& operator<<(std::ostream& out, const Step& step);  // "3  merge-linears  encoder.{q,k}"
+
+// The live steps of a model, oldest first, and those that redo() can bring back.
+class History {
+ public:
+  class Iterator {
+   public:
+    using Base = std::map<StepId, std::shared_ptr<const Step>>::const_iterator;
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = Step;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Step*;
+    using reference = const Step&;
+
+    Iterator() = default;
+    explicit Iterator(Base at) : at_(at) {}
+    const Step& operator*() const { return *at_->second; }
+    const Step* operator->() const { return at_->second.get(); }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) { return Iterator(at_++); }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    Base at_;
+  };
+
+  Iterator begin() const { return Iterator(live_.begin()); }
+  Iterator end() const { return Iterator(live_.end()); }
+  std::size_t size() const { return live_.size(); }
+  bool empty() const { return live_.empty(); }
+  bool contains(StepId id) const { return live_.count(id) != 0; }
+  const Step& operator[](StepId id) const;  // throws Error if it is not live
+  const Step& back() const;
+
+  // Live steps named by a step id ("3"), a transformation's name, or a site pattern (* and ?).
+  // Throws Error, with the nearest names, if there are none.
+  std::vector<StepId> select(std::string_view what) const;
+
+  // Live steps that cannot stay as they are when this one is reversed: directly, oldest first.
+  // `model` is the one whose history this is.
+  std::vector<StepId> dependents(const Model& model, StepId id) const;
+
+  // Reversed steps that nothing new has replaced, in the order in which redo() takes them.
+  const std::vector<std::shared_ptr<const Step>>& reversed() const { return reversed_; }
+
+ private:
+  friend class Transaction;
+  struct Access {
+    StepId step;
+    bool takes_away;
+  };
+  using Index = std::unordered_map<std::uint64_t, std::vector<Access>>;
+
+  void add(std::shared_ptr<const Step> step);
+  std::shared_ptr<const Step> remove(StepId id);
+
+  std::map<StepId, std::shared_ptr<const Step>> live_;
+  std::vector<std::shared_ptr<const Step>> reversed_;
+  std::uint32_t next_id_ = 1;
+  Index writers_, readers_;  // live steps by the objects they write, and refer to
+};
+
+}  // namespace refx

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "refx/graph.h"
+#include "refx/history.h"
+#include "refx/module.h"
+#include "refx/state.h"
+
+namespace c10 {
+struct IValue;
+}
+
+namespace refx {
+
+class Executor;
+
+// An output of the graph that is written back into a buffer or an input instead of being returned.
+struct Mutation {
+  std::size_t output = 0;  // position in what the graph returns
+  std::string target;      // name of the state entry, or of the placeholder
+  bool operator==(const Mutation&) const = default;
+};
+
+// A model and the history of its rewrites. Everything here is read-only: changes go through an
+// Editor. A copy is independent, but shares the tensors; refx never writes into a tensor.
+class Model {
+ public:
+  const Graph& graph() const { return graph_; }
+  const State& state() const { return state_; }
+  const Modules& modules() const { return modules_; }
+  const History& history() const { return history_; }
+  const std::vector<Mutation>& mutations() const { return mutations_; }
+
+  // Differs after every change.
+  std::uint64_t revision() const { return revision_; }
+
+  // Runs the model on its user inputs; compiled on first use and after a change. See Executor.
+  c10::IValue forward(std::vector<c10::IValue> inputs);
+
+ private:
+  friend class Transaction;
+  Graph graph_;
+  State state_;
+  Modules modules_;
+  History history_;
+  std::vector<Mutation> mutations_;
+  std::uint64_t revision_ = 0;
+  std::shared_ptr<Executor> executor_;
+};
+
+}  // namespace refx

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/TensorBase.h>
+
+#include <string>
+
+#include "refx/table.h"
+
+namespace refx {
+
+enum class StateKind : std::uint8_t { parameter, buffer, constant };
+std::string_view to_string(StateKind kind);
+
+// A named tensor of the model. requires_grad is the tensor's own.
+struct StateEntry {
+  std::string name;
+  StateKind kind = StateKind::parameter;
+  bool persistent = true;
+  at::TensorBase tensor;
+};
+
+// The named tensors, in order. Entries whose tensors share a storage are tied.
+class State : public Table<StateEntry> {
+ public:
+  // The live entries whose tensors use this entry's storage, itself included.
+  std::size_t storage_sharers(StateId id) const;
+  const at::TensorBase& tensor(StateId id) const { return (*this)[id].tensor; }
+
+ private:
+  friend class Transaction;
+  Ptr exchange(StateId id, Ptr value);
+  std::unordered_map<const void*, std::uint32_t> storages_;
+};
+
+}  // namespace refx

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "refx/id.h"
+
+namespace refx {
+
+// Named values in an order. An erased value keeps its id, its name and its place, so that it can
+// return exactly where it stood. Insertion, erasure and comparison of places are O(1) amortised.
+// Only the Editor, through its Transaction, changes a table.
+template <class T>
+class Table {
+ public:
+  using Ptr = std::shared_ptr<const T>;
+
+  // Live ids, in order.
+  class Iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using value_type = Id<T>;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Id<T>*;
+    using reference = Id<T>;
+
+    Iterator() = default;
+    Iterator(const Table* table, Id<T> at) : table_(table), at_(at) {}
+    Id<T> operator*() const { return at_; }
+    Iterator& operator++() {
+      at_ = table_->next(at_);
+      return *this;
+    }
+    Iterator operator++(int) {
+      Iterator old = *this;
+      ++*this;
+      return old;
+    }
+    bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+   private:
+    const Table* table_ = nullptr;
+    Id<T> at_;
+  };
+
+  Iterator begin() const { return {this, first()}; }
+  Iterator end() const { return {this, {}}; }
+  std::size_t size() const { return live_; }
+  bool empty() const { return live_ == 0; }
+
+  // The live value; throws Error if there is none.
+  const T& operator[](Id<T> id) const;
+  // Null if the id is unknown or its value is erased.
+  const T* find(Id<T> id) const {
+    return id.value < slots_.size() ? slots_[id.value].value.get() : nullptr;
+  }
+  const Ptr& pointer(Id<T> id) const { return slots_[id.value].value; }
+  // The live value of that name, or no id.
+  Id<T> find(std::string_view name) const;
+  bool contains(Id<T> id) const { return find(id) != nullptr; }
+
+  Id<T> first() const;
+  Id<T> last() const;
+  Id<T> next(Id<T> id) const;      // the live value after it; works for an erased one too
+  Id<T> previous(Id<T> id) const;  // likewise
+  bool precedes(Id<T> a, Id<T> b) const;
+
+  // Names of live values and of erased ones that may return.
+  bool name_taken(std::string_view name) const;
+  std::string fresh_name(std::string base) const;
+
+  // One past the largest id ever given.
+  std::uint32_t id_limit() const { return static_cast<std::uint32_t>(slots_.size()); }
+
+ protected:
+  friend class Transaction;
+
+  struct Slot {
+    Ptr value;
+    Id<T> prev, next;
+    std::uint64_t label = 0;  // grows along the order
+  };
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+  };
+
+  // A new, empty slot before `where` (no id: at the end).
+  Id<T> insert_slot(Id<T> where);
+  void remove_slot(Id<T> id);
+  // Puts a value into a slot, or null to erase it. Returns the old one.
+  Ptr exchange(Id<T> id, Ptr value);
+  void reserve_name(const std::string& name, Id<T> id);
+  void release_name(std::string_view name, Id<T> id);
+
+ private:
+  void make_room(Id<T> at);
+
+  std::vector<Slot> slots_;
+  Id<T> head_, tail_;
+  std::size_t live_ = 0;
+  std::unordered_map<std::string, Id<T>, Hash, std::equal_to<>> names_;
+};
+
+}  // namespace refx

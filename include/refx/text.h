@@ -1,0 +1,32 @@
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// A whole model without its tensor data, in the manner of torch.fx's print(graph):
+//
+//   parameter q.weight : f32[8, 4]
+//   module act : torch.nn.ReLU(inplace=False)
+//   graph():
+//       %x : f32[2, 4] [num_users=1] = placeholder[target=x]
+//       %p_q_weight : f32[8, 4] [num_users=1] = placeholder[target=p_q_weight](state=q.weight)
+//       %linear : [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_q_weight), kwargs = {})
+//       return linear
+//
+// print(parse(text)) == text. docs/text.md has the grammar.
+std::string print(const Model& model);
+std::string print(const Graph& graph, NodeId node);
+std::string print(const TensorType& type);
+std::string print(const Arg& arg, const Graph& graph);
+std::ostream& operator<<(std::ostream& out, const Model& model);
+
+// Tensors come out as zeros of the stated type; entries that share a storage share one again.
+// Throws Error with line and column.
+Model parse(std::string_view text);
+
+}  // namespace refx

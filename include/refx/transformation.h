@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "refx/editor.h"
+#include "refx/reverse.h"
+
+namespace refx {
+
+// One place where a transformation applies.
+struct Site {
+  std::string name;           // stable, from module paths: "encoder.0.{query,key,value}"
+  std::vector<NodeId> nodes;  // what apply() needs to find it again
+};
+// A place that looks right, and why it is left alone.
+struct Refusal {
+  Site site;
+  std::string reason;
+};
+struct Findings {
+  std::vector<Site> sites;
+  std::vector<Refusal> refusals;
+};
+
+enum class Reverse { no, yes };
+
+// What a transformation did.
+struct Outcome {
+  std::vector<StepId> steps;
+  std::vector<Refusal> refusals;
+  Reversal reversal;
+  std::optional<Model> copy;  // the result, where the input was to stay untouched
+};
+
+// Glob patterns (* and ?) over site names.
+struct SiteFilter {
+  std::vector<std::string> only;    // empty: all
+  std::vector<std::string> except;
+  bool accepts(std::string_view site) const;
+};
+
+// A rewrite rule: finds its sites without changing anything, and applies one through the Editor.
+// Undo, redo, logging and validation come with it.
+class Transformation {
+ public:
+  virtual ~Transformation() = default;
+
+  virtual std::string name() const = 0;  // "merge-linears"
+  virtual std::string summary() const { return ""; }
+  virtual Kwargs parameters() const { return {}; }
+  virtual bool preserves_computation() const { return false; }
+  virtual bool reversible() const { return false; }
+
+  // All legality is decided here. Sites may overlap; the second of two is found again afterwards.
+  virtual Findings find(const Model& model) const = 0;
+  virtual void apply(Editor& editor, const Site& site) const = 0;
+
+  // Applies every site until none is left; or reverses every step of this transformation.
+  virtual Outcome operator()(Model& model, Reverse direction = Reverse::no) const;
+
+  // Name and parameters: the same in every process.
+  std::string signature() const;
+
+  // Marks are kept by the model's history: applied steps set them, reversed ones take them back.
+  void mark_as_transformed(Model& model, NodeId node) const;
+  void mark_as_restored(Model& model, NodeId node) const;
+  bool transformed(const Model& model, NodeId node) const;
+  std::vector<NodeId> get_transformed_nodes(const Model& model) const;
+};
+
+class ReversibleTransformation : public Transformation {
+ public:
+  bool reversible() const override { return true; }
+};
+
+// Applies the sites that the filter accepts.
+Outcome apply(Model& model, const Transformation& transformation, const SiteFilter& filter = {});
+
+}  // namespace refx

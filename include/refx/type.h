@@ -1,0 +1,49 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Layout.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace at {
+class TensorBase;
+}
+
+namespace refx {
+
+// One size or stride: a number, or an expression over the graph's symbols ("s0", "2*s0").
+struct Dim {
+  std::int64_t value = 0;  // for an expression: its hint, or -1
+  std::string expr;        // empty: a plain number
+
+  Dim() = default;
+  Dim(std::int64_t v) : value(v) {}
+  Dim(std::string e, std::int64_t hint) : value(hint), expr(std::move(e)) {}
+  bool known() const { return expr.empty(); }
+  bool operator==(const Dim&) const = default;
+};
+
+// What is known of a value without running the graph.
+struct TensorType {
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<Dim> sizes;
+  std::vector<Dim> strides;  // empty: contiguous
+  c10::Device device = c10::kCPU;
+  c10::Layout layout = c10::kStrided;
+  bool requires_grad = false;
+  bool operator==(const TensorType&) const = default;
+};
+
+using TypePtr = std::shared_ptr<const TensorType>;  // null: nothing is known
+
+TypePtr type_of(const at::TensorBase& tensor);
+// Strides of a contiguous tensor of these sizes, as expressions where sizes are.
+std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes);
+// The same type with another last dimension, contiguous.
+TypePtr with_last_dim(const TypePtr& type, std::int64_t size);
+
+}  // namespace refx

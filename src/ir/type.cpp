@@ -1,0 +1,56 @@
+#include "refx/type.h"
+
+#include <ATen/core/TensorBase.h>
+
+namespace refx {
+
+TypePtr type_of(const at::TensorBase& tensor) {
+  auto type = std::make_shared<TensorType>();
+  type->dtype = tensor.scalar_type();
+  type->device = tensor.device();
+  type->layout = tensor.layout();
+  type->requires_grad = tensor.requires_grad();
+  type->sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+  if (tensor.layout() == c10::kStrided && !tensor.is_contiguous())
+    type->strides.assign(tensor.strides().begin(), tensor.strides().end());
+  return type;
+}
+
+namespace {
+
+Dim product(const Dim& a, const Dim& b) {
+  if (a.known() && b.known()) return a.value * b.value;
+  if (a.known() && a.value == 1) return b;
+  if (b.known() && b.value == 1) return a;
+  auto factor = [](const Dim& dim) {
+    if (dim.known()) return std::to_string(dim.value);
+    const bool sum = dim.expr.find_first_of("+-/ ") != std::string::npos;
+    return sum ? "(" + dim.expr + ")" : dim.expr;
+  };
+  const bool hinted = a.value >= 0 && b.value >= 0;
+  // Numbers come first, as sympy prints them.
+  const bool swap = !a.known() && b.known();
+  return {factor(swap ? b : a) + "*" + factor(swap ? a : b), hinted ? a.value * b.value : -1};
+}
+
+}  // namespace
+
+std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes) {
+  std::vector<Dim> strides(sizes.size());
+  Dim next = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = next;
+    next = product(next, sizes[i]);
+  }
+  return strides;
+}
+
+TypePtr with_last_dim(const TypePtr& type, std::int64_t size) {
+  if (!type || type->sizes.empty()) return nullptr;
+  auto copy = std::make_shared<TensorType>(*type);
+  copy->sizes.back() = size;
+  copy->strides.clear();
+  return copy;
+}
+
+}  // namespace refx
