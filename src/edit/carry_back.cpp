@@ -1,0 +1,77 @@
+#include "edit/carry_back.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "edit/made.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+using StateChange = Change<StateEntry>;
+
+bool is_changed(const at::TensorBase& current, const StateChange& change, std::uint32_t version) {
+  return !current.is_same(change.after->tensor) || version_of(current) != version;
+}
+
+at::Tensor part_of(const at::Tensor& whole, const Piece& piece) {
+  return whole.narrow(piece.dim, piece.start, piece.length);
+}
+
+// The piece's values in a tensor that is otherwise like the original.
+at::TensorBase like_original(const at::Tensor& values, const at::Tensor& original) {
+  at::Tensor result = at::empty_strided(original.sizes(), original.strides(), original.options());
+  result.copy_(values.reshape(original.sizes()));
+  result.set_requires_grad(original.requires_grad());
+  return result;
+}
+
+[[noreturn]] void refuse(const Step& step, const std::string& name, const std::string& why) {
+  throw Error(fmt::format("step {} ({}, {}) cannot be reversed: '{}' was changed since, {}; "
+                          "reverse with discard_changes to drop the change",
+                          step.id.value, step.transformation, step.site, name, why));
+}
+
+}  // namespace
+
+std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, const Step& step,
+                                                         const ReverseOptions& options) {
+  std::unordered_map<StateId, at::TensorBase> carried;
+  if (options.discard_changes || step.made.empty()) return carried;
+
+  std::unordered_map<StateId, const StateChange*> changes;
+  for (const Edit& edit : step.edits)
+    if (const auto* change = std::get_if<StateChange>(&edit)) changes.emplace(change->id, change);
+
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  for (const Step::Made& made : step.made) {
+    const StateEntry& entry = model.state()[made.state];
+    const StateChange& whole = *changes.at(made.state);
+    if (!is_changed(entry.tensor, whole, made.version)) continue;
+    const at::Tensor current(entry.tensor);
+    bool any = false;
+    for (const Piece& piece : step.pieces) {
+      if (piece.whole != made.state) continue;
+      any = true;
+      const at::Tensor values = part_of(current, piece);
+      if (!piece.part) {
+        if (!values.eq(piece.fill).all().item<bool>())
+          refuse(step, entry.name, "also where it has no original to go back to");
+        continue;
+      }
+      const at::Tensor original(changes.at(piece.part)->before->tensor);
+      // An original whose values were left alone returns as it is.
+      if (!at::equal(values.reshape(original.sizes()), original))
+        carried[piece.part] = like_original(values, original);
+    }
+    if (!any) refuse(step, entry.name, "and the change cannot be carried back to its originals");
+  }
+  return carried;
+}
+
+}  // namespace refx

@@ -1,0 +1,249 @@
+#include "refx/editor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "edit/made.h"
+#include "edit/transaction.h"
+#include "refx/error.h"
+#include "refx/validate.h"
+
+namespace refx {
+
+namespace {
+
+// torch.fx names a node after what it calls: "aten.linear.default" -> linear, "conv.bn" -> conv_bn.
+std::string base_name(const Node& node) {
+  std::string_view target = node.target;
+  if (node.op == Opcode::output) return "output";
+  if (node.op == Opcode::call_function) {
+    auto last = target.rfind('.');
+    const bool overloaded = std::count(target.begin(), target.end(), '.') >= 2 &&
+                            !target.starts_with("torch.") && !target.starts_with("operator.");
+    if (overloaded) {
+      target = target.substr(0, last);
+      last = target.rfind('.');
+    }
+    if (last != std::string_view::npos) target = target.substr(last + 1);
+  }
+  std::string name;
+  for (char c : target) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "_" + name;
+  return name;
+}
+
+std::string user_names(const Graph& graph, const std::vector<NodeId>& users) {
+  std::vector<std::string> names;
+  for (NodeId user : users) {
+    if (names.size() == 5) {
+      names.push_back(fmt::format("and {} more", users.size() - 5));
+      break;
+    }
+    names.push_back("'" + graph[user].name + "'");
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+template <class T>
+Id<T> after(const Table<T>& table, Id<T> where) {
+  return where ? table.next(where) : Id<T>{};
+}
+
+void require_known(const Graph& graph, const Node& node) {
+  for_each_input(node, [&](NodeId input) {
+    if (!graph.contains(input))
+      throw Error(fmt::format("node '{}' ({}) refers to node id {}, which is not a live node of this model",
+                              node.name, node.target, input.value));
+  });
+}
+
+}  // namespace
+
+Editor::Editor(Model& model) : transaction_(std::make_unique<Transaction>(model)) {}
+Editor::~Editor() = default;
+
+const Model& Editor::model() const { return transaction_->model(); }
+
+NodeId Editor::insert_before(NodeId where, Node node) {
+  if (where) graph()[where];
+  node.name = graph().fresh_name(node.name.empty() ? base_name(node) : std::move(node.name));
+  require_known(graph(), node);
+  return transaction_->insert(where, std::move(node));
+}
+
+NodeId Editor::insert_after(NodeId where, Node node) {
+  graph()[where];
+  return insert_before(graph().next(where), std::move(node));
+}
+
+void Editor::set_node(NodeId id, Node node) {
+  const Node& old = graph()[id];
+  node.name = old.name;
+  node.marks = old.marks;
+  require_known(graph(), node);
+  transaction_->write(id, std::make_shared<const Node>(std::move(node)));
+}
+
+void Editor::set_target(NodeId id, std::string target) {
+  Node node = graph()[id];
+  node.target = std::move(target);
+  set_node(id, std::move(node));
+}
+
+void Editor::set_arg(NodeId id, std::size_t position, Arg value) {
+  Node node = graph()[id];
+  if (position >= node.args.size())
+    throw Error(fmt::format("set_arg: node '{}' has {} arguments, there is no argument {}", node.name,
+                            node.args.size(), position));
+  node.args[position] = std::move(value);
+  set_node(id, std::move(node));
+}
+
+void Editor::set_type(NodeId id, TypePtr type) {
+  Node node = graph()[id];
+  node.type = std::move(type);
+  set_node(id, std::move(node));
+}
+
+namespace {
+
+void replace(Arg& arg, NodeId of, NodeId by) {
+  if (const NodeId* id = arg.get<NodeId>()) {
+    if (*id == of) arg = by;
+    return;
+  }
+  auto in = [&](Args args) {
+    for (Arg& a : args) replace(a, of, by);
+    return args;
+  };
+  if (const List* list = arg.get<List>()) arg = List{in(list->items)};
+  else if (const Tuple* tuple = arg.get<Tuple>()) arg = Tuple{in(tuple->items)};
+  else if (const Slice* slice = arg.get<Slice>()) arg = Slice{in(slice->parts)};
+  else if (const Dict* dict = arg.get<Dict>()) {
+    Dict copy = *dict;
+    for (auto& [key, value] : copy.items) replace(key, of, by), replace(value, of, by);
+    arg = std::move(copy);
+  }
+}
+
+}  // namespace
+
+void Editor::replace_uses(NodeId of, NodeId by) {
+  graph()[by];
+  for (NodeId user : graph().users(of)) {
+    if (user == by) continue;
+    Node node = graph()[user];
+    for (Arg& arg : node.args) replace(arg, of, by);
+    for (auto& [key, arg] : node.kwargs) replace(arg, of, by);
+    set_node(user, std::move(node));
+  }
+}
+
+void Editor::erase_node(NodeId id) {
+  const Node& node = graph()[id];
+  if (graph().num_users(id) > 0)
+    throw Error(fmt::format("erase: node '{}' still has users: {}", node.name,
+                            user_names(graph(), graph().users(id))));
+  transaction_->write<Node>(id, nullptr);
+}
+
+StateId Editor::add_state(StateEntry entry, StateId where) {
+  if (where) state()[where];
+  if (!entry.tensor.defined())
+    throw Error(fmt::format("state entry '{}' has no tensor", entry.name));
+  return transaction_->insert(after<StateEntry>(state(), where), std::move(entry));
+}
+
+void Editor::set_state(StateId id, at::TensorBase tensor) {
+  StateEntry entry = state()[id];
+  if (!tensor.defined()) throw Error(fmt::format("state entry '{}' is set to no tensor", entry.name));
+  entry.tensor = std::move(tensor);
+  transaction_->write(id, std::make_shared<const StateEntry>(std::move(entry)));
+}
+
+void Editor::erase_state(StateId id) {
+  const StateEntry& entry = state()[id];
+  if (const auto readers = graph().readers(entry.name); !readers.empty())
+    throw Error(fmt::format("erase: state entry '{}' is still read by {}", entry.name,
+                            user_names(graph(), readers)));
+  transaction_->write<StateEntry>(id, nullptr);
+}
+
+ModuleId Editor::add_module(Module module, ModuleId where) {
+  if (where) modules()[where];
+  return transaction_->insert(after<Module>(modules(), where), std::move(module));
+}
+
+void Editor::set_module(ModuleId id, Module module) {
+  module.name = modules()[id].name;
+  transaction_->write(id, std::make_shared<const Module>(std::move(module)));
+}
+
+void Editor::erase_module(ModuleId id) {
+  const Module& module = modules()[id];
+  if (const auto callers = graph().callers(module.name); !callers.empty())
+    throw Error(fmt::format("erase: module '{}' is still called by {}", module.name,
+                            user_names(graph(), callers)));
+  transaction_->write<Module>(id, nullptr);
+}
+
+void Editor::mark(NodeId id, const std::string& signature) {
+  const Node& node = graph()[id];
+  if (std::find(node.marks.begin(), node.marks.end(), signature) != node.marks.end()) return;
+  Node marked = node;
+  marked.marks.push_back(signature);
+  transaction_->write(id, std::make_shared<const Node>(std::move(marked)));
+}
+
+void Editor::unmark(NodeId id, const std::string& signature) {
+  const Node& node = graph()[id];
+  if (std::find(node.marks.begin(), node.marks.end(), signature) == node.marks.end()) return;
+  Node restored = node;
+  std::erase(restored.marks, signature);
+  transaction_->write(id, std::make_shared<const Node>(std::move(restored)));
+}
+
+void Editor::compose(Piece piece) { pieces_.push_back(piece); }
+
+void Editor::set_mutations(std::vector<Mutation> mutations) {
+  transaction_->set_mutations(std::move(mutations));
+}
+
+bool Editor::changed() const { return transaction_->changed(); }
+
+StepId Editor::commit(Label label) {
+  if (!changed()) return {};
+  auto found = problems(model(), transaction_->edits());
+#ifndef NDEBUG
+  if (found.empty()) found = problems(model());
+#endif
+  if (!found.empty()) {
+    transaction_->rollback();
+    throw InternalError(fmt::format("{} at {} broke the model: {}", label.transformation, label.site,
+                                    fmt::join(found, "; ")));
+  }
+  for (const auto& reversed : transaction_->reversed()) transaction_->purge(*reversed);
+  transaction_->reversed().clear();
+
+  auto step = std::make_shared<Step>();
+  step->transformation = std::move(label.transformation);
+  step->signature = std::move(label.signature);
+  step->parameters = std::move(label.parameters);
+  step->site = std::move(label.site);
+  step->edits = transaction_->keep();
+  step->pieces = std::move(pieces_);
+  for (const Edit& edit : step->edits)
+    if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
+      step->nodes.push_back(change->id);
+  step->made = made_by(step->edits);
+  return transaction_->add_step(std::move(step))->id;
+}
+
+void Editor::commit_as_origin() {
+  REFX_CHECK(model().history().empty(), "a model with a history gets another origin");
+  transaction_->keep();
+}
+
+}  // namespace refx

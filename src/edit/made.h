@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "refx/history.h"
+
+namespace refx {
+
+// The tensors that the edits leave in the state, with their versions now.
+std::vector<Step::Made> made_by(const std::vector<Edit>& edits);
+
+// The version counter, which every in-place write advances. 0 for tensors that do not keep one.
+std::uint32_t version_of(const at::TensorBase& tensor);
+
+}  // namespace refx

@@ -1,0 +1,258 @@
+#include "refx/reverse.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "edit/carry_back.h"
+#include "edit/made.h"
+#include "edit/transaction.h"
+#include "refx/error.h"
+#include "refx/registry.h"
+#include "refx/validate.h"
+#include "transforms/apply.h"
+
+namespace refx {
+
+namespace {
+
+using StepPtr = std::shared_ptr<const Step>;
+
+std::string label(const Step& step) { return step.transformation + "  " + step.site; }
+
+// The steps to take back, with those that depend on them, and for each why it is there.
+struct Plan {
+  std::set<StepId> asked;
+  std::map<StepId, std::vector<StepId>> dependents;  // step -> the steps it builds on
+};
+
+Plan plan_for(const Model& model, const std::vector<StepId>& steps) {
+  Plan plan;
+  for (StepId id : steps) plan.asked.insert(model.history()[id].id);
+  std::vector<StepId> queue(plan.asked.begin(), plan.asked.end());
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    for (StepId dependent : model.history().dependents(model, queue[i])) {
+      const bool known = plan.asked.count(dependent) || plan.dependents.count(dependent);
+      if (!plan.asked.count(dependent)) plan.dependents[dependent].push_back(queue[i]);
+      if (!known) queue.push_back(dependent);
+    }
+  }
+  return plan;
+}
+
+[[noreturn]] void refuse(const Model& model, const Plan& plan) {
+  std::vector<std::string> names;
+  for (const auto& [id, causes] : plan.dependents)
+    names.push_back(fmt::format("step {} ({}, {})", id.value, model.history()[id].transformation,
+                                model.history()[id].site));
+  throw Error(fmt::format("{} build on what is to be reversed: {}; reverse them too, or let them be "
+                          "applied again or cascaded",
+                          names.size() == 1 ? "1 later step" : fmt::format("{} later steps", names.size()),
+                          fmt::join(names, ", ")));
+}
+
+// Writes one side of a step into the model and returns the step as it is to be kept: with the
+// values really written, and the versions of the tensors that are now in place.
+std::shared_ptr<Step> undo(Transaction& transaction, const Step& step, const ReverseOptions& options) {
+  const auto carried = carried_back(transaction.model(), step, options);
+  auto undone = std::make_shared<Step>(step);
+  for (auto it = undone->edits.rbegin(); it != undone->edits.rend(); ++it) {
+    std::visit(
+        [&]<class T>(Change<T>& change) {
+          if constexpr (std::is_same_v<T, StateEntry>) {
+            change.after = transaction.model().state().pointer(change.id);
+            if (auto found = carried.find(change.id); found != carried.end()) {
+              StateEntry entry = *change.before;
+              entry.tensor = found->second;
+              change.before = std::make_shared<const StateEntry>(std::move(entry));
+            }
+          }
+          transaction.write(change.id, change.before);
+        },
+        *it);
+  }
+  undone->made.clear();
+  for (const Edit& edit : undone->edits)
+    if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+      undone->made.push_back({change->id, version_of(change->before->tensor)});
+  return undone;
+}
+
+// Everything a reversal does to the model, so that it can be taken back as a whole.
+class ReversalRun {
+ public:
+  explicit ReversalRun(Model& model) : transaction_(model), model_(model) {}
+  ~ReversalRun() {
+    if (!done_) take_back();
+  }
+
+  void undo_all(const Plan& plan, const ReverseOptions& options) {
+    std::vector<StepId> order(plan.asked.begin(), plan.asked.end());
+    for (const auto& [id, causes] : plan.dependents) order.push_back(id);
+    std::sort(order.rbegin(), order.rend());
+    for (StepId id : order) {
+      undone_.push_back(undo(transaction_, model_.history()[id], options));
+      removed_.push_back(transaction_.remove_step(id));
+    }
+    if (const auto found = problems(model_, transaction_.edits()); !found.empty())
+      throw InternalError(fmt::format("reversing broke the model: {}", fmt::join(found, "; ")));
+  }
+
+  // From here on new steps may take the names of what was undone.
+  void make_way() {
+    earlier_ = std::exchange(transaction_.reversed(), {});
+    for (const StepPtr& step : earlier_) transaction_.release_names(*step);
+    for (const StepPtr& step : undone_) transaction_.release_names(*step);
+    made_way_ = true;
+  }
+
+  void reapply(const Plan& plan, Reversal& result);
+
+  // Everything stays. What was undone can be redone, unless something new stands in its place.
+  void finish() {
+    transaction_.keep();
+    done_ = true;
+    if (!new_steps_.empty()) {
+      for (const StepPtr& step : earlier_) transaction_.purge(*step);
+      for (const StepPtr& step : undone_) transaction_.purge(*step);
+      return;
+    }
+    if (made_way_) reserve_again();
+    for (StepPtr& step : undone_) transaction_.reversed().push_back(std::move(step));
+  }
+
+ private:
+  void reserve_again() {
+    for (const StepPtr& step : earlier_) transaction_.reserve_names(*step);
+    for (const StepPtr& step : undone_) transaction_.reserve_names(*step);
+    transaction_.reversed() = std::move(earlier_);
+  }
+
+  void take_back() {
+    for (auto it = new_steps_.rbegin(); it != new_steps_.rend(); ++it) {
+      Transaction once(model_);
+      const StepPtr step = once.remove_step(*it);
+      undo(once, *step, {.dependents = Dependents::cascade, .discard_changes = true});
+      once.keep();
+      once.purge(*step);
+    }
+    if (made_way_) reserve_again();
+    transaction_.rollback();
+    for (auto it = removed_.rbegin(); it != removed_.rend(); ++it)
+      transaction_.add_step(std::const_pointer_cast<Step>(*it));
+  }
+
+  Transaction transaction_;
+  Model& model_;
+  std::vector<StepPtr> undone_;   // newest first, as redo needs them
+  std::vector<StepPtr> removed_;  // the same steps as they stood in the history
+  std::vector<StepPtr> earlier_;  // what could be redone before
+  std::vector<StepId> new_steps_;
+  bool made_way_ = false, done_ = false;
+};
+
+// Every node that a step, or a step it builds on, wrote.
+void collect_nodes(const std::map<StepId, StepPtr>& steps, const Plan& plan, StepId id,
+                   std::set<StepId>& seen, std::vector<NodeId>& nodes) {
+  if (!seen.insert(id).second) return;
+  for (const Edit& edit : steps.at(id)->edits)
+    if (const auto* change = std::get_if<Change<Node>>(&edit)) nodes.push_back(change->id);
+  if (auto it = plan.dependents.find(id); it != plan.dependents.end())
+    for (StepId cause : it->second) collect_nodes(steps, plan, cause, seen, nodes);
+}
+
+void ReversalRun::reapply(const Plan& plan, Reversal& result) {
+  std::map<StepId, StepPtr> steps;
+  for (const StepPtr& step : removed_) steps.emplace(step->id, step);
+
+  // Runs of dependents of one transformation are found in one pass.
+  for (auto it = plan.dependents.begin(); it != plan.dependents.end();) {
+    const Step& first = *steps.at(it->first);
+    const Transformation* transformation = lookup_transformation(first.transformation);
+    if (transformation && transformation->signature() != first.signature) transformation = nullptr;
+    std::unordered_map<NodeId, std::size_t> concerned;  // node -> index in result.replaced
+    for (; it != plan.dependents.end() && steps.at(it->first)->signature == first.signature; ++it) {
+      const Step& step = *steps.at(it->first);
+      std::set<StepId> seen;
+      std::vector<NodeId> nodes;
+      collect_nodes(steps, plan, step.id, seen, nodes);
+      for (NodeId node : nodes) concerned.emplace(node, result.replaced.size());
+      result.replaced.push_back({step.id, label(step), {}});
+    }
+    if (!transformation) continue;
+    auto owner = [&](const Site& site) -> const std::size_t* {
+      for (NodeId node : site.nodes)
+        if (auto found = concerned.find(node); found != concerned.end()) return &found->second;
+      return nullptr;
+    };
+    apply_sites(model_, *transformation, [&](const Site& site) { return owner(site) != nullptr; },
+                [&](const Site& site, StepId id) {
+                  new_steps_.push_back(id);
+                  result.replaced[*owner(site)].reapplied.push_back(id);
+                });
+  }
+}
+
+}  // namespace
+
+Reversal reverse(Model& model, const std::vector<StepId>& steps, ReverseOptions options) {
+  Reversal result;
+  const Plan plan = plan_for(model, steps);
+  if (options.dependents == Dependents::refuse && !plan.dependents.empty()) refuse(model, plan);
+
+  ReversalRun run(model);
+  run.undo_all(plan, options);
+  result.reversed.assign(plan.asked.rbegin(), plan.asked.rend());
+  if (options.dependents == Dependents::reapply && !plan.dependents.empty()) {
+    run.make_way();
+    run.reapply(plan, result);
+  } else {
+    for (const auto& [id, causes] : plan.dependents) result.reversed.push_back(id);
+    std::sort(result.reversed.rbegin(), result.reversed.rend());
+  }
+  run.finish();
+  return result;
+}
+
+Reversal reverse(Model& model, StepId step, ReverseOptions options) {
+  return reverse(model, std::vector<StepId>{step}, options);
+}
+
+Reversal reverse(Model& model, std::string_view what, ReverseOptions options) {
+  return reverse(model, model.history().select(what), options);
+}
+
+Reversal reverse_all(Model& model, ReverseOptions options) {
+  std::vector<StepId> all;
+  for (const Step& step : model.history()) all.push_back(step.id);
+  return reverse(model, all, options);
+}
+
+bool redo(Model& model) {
+  if (model.history().reversed().empty()) return false;
+  Transaction transaction(model);
+  auto step = std::make_shared<Step>(*transaction.reversed().back());
+  for (const Step::Made& made : step->made)
+    if (const StateEntry& entry = model.state()[made.state]; version_of(entry.tensor) != made.version)
+      throw Error(fmt::format("step {} ({}, {}) cannot be redone: '{}' was changed since it was "
+                              "reversed; apply {} again",
+                              step->id.value, step->transformation, step->site, entry.name,
+                              step->transformation));
+  for (const Edit& edit : step->edits)
+    std::visit([&](const auto& change) { transaction.write(change.id, change.after); }, edit);
+  if (const auto found = problems(model, transaction.edits()); !found.empty())
+    throw InternalError(fmt::format("redo broke the model: {}", fmt::join(found, "; ")));
+  transaction.keep();
+  step->made = made_by(step->edits);
+  transaction.reversed().pop_back();
+  transaction.add_step(std::move(step));
+  return true;
+}
+
+void forget(Model& model) { Transaction(model).forget(); }
+
+}  // namespace refx

@@ -1,0 +1,131 @@
+#include "refx/validate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+void check_inputs(const Model& model, NodeId id, const Node& node, std::vector<std::string>& out) {
+  const Graph& graph = model.graph();
+  for_each_input(node, [&](NodeId input) {
+    if (!graph.contains(input))
+      out.push_back(fmt::format("node '{}' uses node id {}, which is erased", node.name, input.value));
+    else if (!graph.precedes(input, id))
+      out.push_back(
+          fmt::format("node '{}' uses '{}' before it is defined", node.name, graph[input].name));
+  });
+}
+
+void check_state(const Model& model, const Node& node, std::vector<std::string>& out) {
+  const std::string_view name = bound_state(node);
+  if (name.empty()) return;
+  const StateId id = model.state().find(name);
+  if (!id) {
+    out.push_back(fmt::format("node '{}' reads state entry '{}', which does not exist", node.name, name));
+    return;
+  }
+  const at::TensorBase& tensor = model.state().tensor(id);
+  if (!node.type) return;
+  if (node.type->dtype != tensor.scalar_type())
+    out.push_back(fmt::format("node '{}' says {}, but its tensor '{}' is {}", node.name,
+                              c10::toString(node.type->dtype), name,
+                              c10::toString(tensor.scalar_type())));
+  bool same = node.type->sizes.size() == static_cast<std::size_t>(tensor.dim());
+  for (std::size_t i = 0; same && i < node.type->sizes.size(); ++i)
+    same = node.type->sizes[i] == Dim(tensor.size(static_cast<std::int64_t>(i)));
+  if (!same)
+    out.push_back(fmt::format("node '{}' and its tensor '{}' have different sizes", node.name, name));
+}
+
+void check_erased(const Model& model, const Change<Node>& change, std::vector<std::string>& out) {
+  if (!change.before || model.graph().num_users(change.id) == 0) return;
+  out.push_back(fmt::format("node '{}' was erased but is still used", change.before->name));
+}
+
+void check_erased(const Model& model, const Change<StateEntry>& change, std::vector<std::string>& out) {
+  if (!change.before || model.graph().readers(change.before->name).empty()) return;
+  out.push_back(fmt::format("state entry '{}' was erased but is still read", change.before->name));
+}
+
+void check_erased(const Model& model, const Change<Module>& change, std::vector<std::string>& out) {
+  if (!change.before || model.graph().callers(change.before->name).empty()) return;
+  out.push_back(fmt::format("module '{}' was erased but is still called", change.before->name));
+}
+
+void check_written(const Model& model, const Change<Node>& change, std::vector<std::string>& out) {
+  for (std::string& problem : problems(model, change.id)) out.push_back(std::move(problem));
+}
+
+// A tensor that was replaced must still fit the nodes that read it.
+void check_written(const Model& model, const Change<StateEntry>& change, std::vector<std::string>& out) {
+  for (NodeId reader : model.graph().readers(change.after->name))
+    check_state(model, model.graph()[reader], out);
+}
+
+void check_written(const Model&, const Change<Module>&, std::vector<std::string>&) {}
+
+}  // namespace
+
+std::vector<std::string> problems(const Model& model, NodeId id) {
+  std::vector<std::string> out;
+  const Node& node = model.graph()[id];
+  check_inputs(model, id, node, out);
+  check_state(model, node, out);
+  if (node.op == Opcode::call_module && !model.modules().find(node.target))
+    out.push_back(fmt::format("node '{}' calls module '{}', which does not exist", node.name, node.target));
+  if (node.op == Opcode::output && id != model.graph().last())
+    out.push_back(fmt::format("output node '{}' is not the last node", node.name));
+  if (model.graph().find(node.name) != id)
+    out.push_back(fmt::format("node name '{}' stands for another node", node.name));
+  return out;
+}
+
+std::vector<std::string> problems(const Model& model, const std::vector<Edit>& edits) {
+  std::vector<std::string> out;
+  for (const Edit& edit : edits)
+    std::visit(
+        [&](const auto& change) {
+          if (!change.id) return;
+          change.after ? check_written(model, change, out) : check_erased(model, change, out);
+        },
+        edit);
+  return out;
+}
+
+std::vector<std::string> problems(const Model& model) {
+  std::vector<std::string> out;
+  const Graph& graph = model.graph();
+  std::vector<std::uint32_t> uses(graph.id_limit());
+  for (NodeId id : graph) {
+    for (std::string& problem : problems(model, id)) out.push_back(std::move(problem));
+    std::vector<NodeId> inputs;
+    for_each_input(graph[id], [&](NodeId input) { inputs.push_back(input); });
+    std::sort(inputs.begin(), inputs.end());
+    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+    for (NodeId input : inputs) ++uses[input.value];
+  }
+  for (NodeId id : graph)
+    if (uses[id.value] != graph.num_users(id))
+      out.push_back(fmt::format("node '{}' has {} users but counts {}", graph[id].name,
+                                uses[id.value], graph.num_users(id)));
+  if (graph.empty() || graph[graph.last()].op != Opcode::output)
+    out.push_back("the graph does not end with an output node");
+  for (const Mutation& mutation : model.mutations())
+    if (!model.state().find(mutation.target) && !graph.find(mutation.target))
+      out.push_back(fmt::format("output {} mutates '{}', which does not exist", mutation.output,
+                                mutation.target));
+  return out;
+}
+
+void validate(const Model& model) {
+  const auto found = problems(model);
+  if (!found.empty()) throw Error(fmt::format("the model is broken: {}", fmt::join(found, "; ")));
+}
+
+}  // namespace refx
