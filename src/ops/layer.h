@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ops/param.h"
+
+namespace refx {
+
+// A linear or a convolution: something with an input, a weight and maybe a bias, whichever way the
+// model spells it.
+struct Layer {
+  Spelling spelling = Spelling::aten;
+  NodeId node, input;
+  Param weight;
+  std::optional<Param> bias;
+  ModuleId module;      // when spelled as a module
+  std::string problem;  // why it cannot be rewritten although it is one; empty if it can
+
+  // "encoder.0.query": the module path, as its weight's name tells it.
+  std::string path(const Model& model) const;
+};
+
+// Fills spelling, input, weight, bias and problem of a call whose first three arguments are input,
+// weight and bias; null where the node is neither such a call nor such a module.
+std::optional<Layer> match_layer(const Model& model, NodeId node, bool is_call, bool is_module);
+
+// The same layer on another input, with or without a bias. Its type and metadata are not set.
+Node respelled(const Model& model, const Layer& layer, NodeId input,
+               const std::optional<Param>& bias);
+
+// Says in the module's hyper-parameters that it has a bias, or has not, and its input width.
+void set_module_parameter(Editor& editor, ModuleId module, const std::string& name, Arg value);
+
+struct LinearOp : Layer {
+  static std::optional<LinearOp> match(const Model& model, NodeId node);
+  // A linear spelled like this one, with tensors of its own; inserted before `where`. `path` names
+  // it. `slot` receives the tensors' places.
+  NodeId create(Editor& editor, NodeId where, const std::string& path, const at::Tensor& new_weight,
+                const at::Tensor& new_bias, Param& weight_place,
+                std::optional<Param>& bias_place) const;
+};
+
+struct ConvOp : Layer {
+  bool transposed = false;
+  std::int64_t groups = 1;
+  static std::optional<ConvOp> match(const Model& model, NodeId node);
+};
+
+}  // namespace refx

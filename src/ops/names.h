@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// How a model spells an operator.
+enum class Spelling {
+  aten,        // call_function[aten.linear.default], tensors lifted to placeholders
+  functional,  // call_function[torch.nn.functional.linear] or a method, tensors by get_attr
+  module,      // call_module[fc]
+};
+
+// What is called, without namespace and overload: "aten.view.default", "torch.view" and the method
+// "view" are all "view". For a call_module, the module's type.
+std::string_view operator_name(const Model& model, const Node& node);
+
+// The parts of a target that names an operator of the dispatcher: "aten.view.dtype".
+struct OperatorTarget {
+  std::string_view space, name, overload;  // the default overload is "default"
+};
+std::optional<OperatorTarget> operator_target(std::string_view target);
+
+// A stable name for a place in the model, from module paths: that of the module that owns a state
+// entry ("encoder.0.query" for "encoder.0.query.weight"), or the path in the node's metadata and
+// its own name.
+std::string owner_path(std::string_view state_name);
+std::string place_name(const Node& node);
+// {"a.b.query", "a.b.key"} -> "a.b.{query,key}"; long lists are shortened.
+std::string joined_paths(const std::vector<std::string>& paths);
+
+}  // namespace refx

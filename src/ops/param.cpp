@@ -1,0 +1,87 @@
+#include "ops/param.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace refx {
+
+std::optional<Param> param_of(const Model& model, const Arg* arg) {
+  const NodeId* id = arg ? arg->get<NodeId>() : nullptr;
+  if (!id) return std::nullopt;
+  const std::string_view name = bound_state(model.graph()[*id]);
+  const StateId state = name.empty() ? StateId{} : model.state().find(name);
+  if (!state) return std::nullopt;
+  return Param{state, *id};
+}
+
+at::Tensor tensor_of(const Model& model, const Param& param) {
+  return at::Tensor(model.state().tensor(param.state));
+}
+
+std::string why_shared(const Model& model, const Param& param) {
+  const StateEntry& entry = model.state()[param.state];
+  const std::size_t readers = model.graph().readers(entry.name).size();
+  if (readers > (param.node ? 1u : 0u) || (param.node && model.graph().num_users(param.node) > 1))
+    return fmt::format("'{}' is used in more than one place", entry.name);
+  if (model.state().storage_sharers(param.state) > 1)
+    return fmt::format("'{}' shares its memory with another tensor", entry.name);
+  for (const Mutation& mutation : model.mutations())
+    if (mutation.target == entry.name)
+      return fmt::format("'{}' is changed by the model itself", entry.name);
+  return "";
+}
+
+std::string why_not_dense(const Model& model, const Param& param) {
+  const StateEntry& entry = model.state()[param.state];
+  const at::TensorBase& tensor = entry.tensor;
+  if (tensor.is_quantized()) return fmt::format("'{}' is quantized", entry.name);
+  if (tensor.layout() != c10::kStrided) return fmt::format("'{}' is sparse", entry.name);
+  const auto dtype = tensor.scalar_type();
+  using c10::ScalarType;
+  if (dtype != ScalarType::Float && dtype != ScalarType::Double && dtype != ScalarType::Half &&
+      dtype != ScalarType::BFloat16)
+    return fmt::format("'{}' is {}, not a floating-point type that refx computes with", entry.name,
+                       c10::toString(dtype));
+  if (tensor.is_meta()) return fmt::format("'{}' has no data (meta device)", entry.name);
+  return "";
+}
+
+Param add_param(Editor& editor, const Param& like, const std::string& name, const at::Tensor& tensor,
+                NodeId user) {
+  StateEntry entry = editor.state()[like.state];
+  entry.name = name;
+  entry.tensor = tensor;
+  Param param;
+  param.state = editor.add_state(std::move(entry), like.state);
+  if (!like.node) return param;
+  const Node& model_node = editor.graph()[like.node];
+  Node node{.op = model_node.op, .target = name, .type = type_of(tensor), .meta = model_node.meta};
+  node.name = name;
+  for (char& c : node.name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  if (node.op == Opcode::placeholder) {
+    node.name = node.target = editor.graph().fresh_name("p_" + node.name);
+    node.state = name;
+    param.node = editor.insert_after(like.node, std::move(node));
+  } else {
+    param.node = editor.insert_before(user, std::move(node));
+  }
+  return param;
+}
+
+void set_param(Editor& editor, const Param& param, const at::Tensor& tensor) {
+  editor.set_state(param.state, tensor);
+  if (!param.node) return;
+  const TypePtr type = type_of(tensor);
+  const TypePtr& old = editor.graph()[param.node].type;
+  if (old && *old != *type) editor.set_type(param.node, type);
+}
+
+void erase_param(Editor& editor, const Param& param) {
+  if (param.node) editor.erase_node(param.node);
+  editor.erase_state(param.state);
+}
+
+}  // namespace refx

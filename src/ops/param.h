@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "ops/names.h"
+#include "refx/editor.h"
+
+namespace refx {
+
+// A stored tensor as an operator sees it: the state entry, and the placeholder or get_attr that
+// reads it (no id for a module's own tensors).
+struct Param {
+  StateId state;
+  NodeId node;
+};
+
+// The stored tensor that an argument stands for, if it does.
+std::optional<Param> param_of(const Model& model, const Arg* arg);
+at::Tensor tensor_of(const Model& model, const Param& param);
+
+// Why the tensor cannot be replaced or dropped together with its one user; empty if it can.
+std::string why_shared(const Model& model, const Param& param);
+// Why its values cannot be computed with; empty if they can.
+std::string why_not_dense(const Model& model, const Param& param);
+
+// A new tensor beside `like`, spelled the same way; `user` is the node that will read it.
+Param add_param(Editor& editor, const Param& like, const std::string& name, const at::Tensor& tensor,
+                NodeId user);
+void set_param(Editor& editor, const Param& param, const at::Tensor& tensor);
+void erase_param(Editor& editor, const Param& param);
+
+}  // namespace refx

@@ -1,0 +1,120 @@
+// Before:   y = x / c                      c a finite, non-zero constant
+// After:    y = x * (1/c)
+// Refuses:  integer x; c zero, not finite, trainable or changed by the model; 1/c not a normal
+//           number of the type computed in; a rounding mode; division in place
+// Numerics: one rounding more, of 1/c: at most 1 ulp apart
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/reciprocal.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/div.h"
+#include "ops/effects.h"
+#include "ops/inference.h"
+#include "refx/transforms.h"
+
+namespace refx {
+
+namespace {
+
+// Half types are computed with in single precision.
+bool computes_in_double(const Model& model, const DivOp& div) {
+  return known_dtype(model, div.input) == c10::ScalarType::Double;
+}
+
+std::string why_not_invertible(double c, bool in_double) {
+  if (c == 0) return "it divides by zero";
+  if (!std::isfinite(c)) return "the divisor is not finite";
+  const double inverse = 1 / c;
+  const bool normal = in_double ? std::isnormal(inverse) && std::isnormal(c)
+                                : std::isnormal(static_cast<float>(inverse)) &&
+                                      std::isnormal(static_cast<float>(c));
+  return normal ? "" : fmt::format("1/{} is not a normal number of the type computed in", c);
+}
+
+std::string why_not_constant(const Model& model, const Param& divisor, LazyWrites& writes) {
+  const StateEntry& entry = model.state()[divisor.state];
+  if (entry.kind == StateKind::parameter || entry.tensor.requires_grad())
+    return fmt::format("the divisor '{}' is a parameter, which training may change", entry.name);
+  if (model.state().storage_sharers(divisor.state) > 1)
+    return fmt::format("the divisor '{}' shares its memory with another tensor", entry.name);
+  for (const Mutation& mutation : model.mutations())
+    if (mutation.target == entry.name)
+      return fmt::format("the divisor '{}' is changed by the model itself", entry.name);
+  for (NodeId reader : model.graph().readers(entry.name))
+    if (writes.between(reader, reader, model.graph().last()))
+      return fmt::format("the divisor '{}' may be written in place", entry.name);
+  return "";
+}
+
+std::string why_not_invertible(const Model& model, const Param& divisor) {
+  if (std::string why = why_not_dense(model, divisor); !why.empty()) return why;
+  const at::Tensor c = tensor_of(model, divisor);
+  if (c.scalar_type() != at::kFloat && c.scalar_type() != at::kDouble)
+    return fmt::format("the inverse of the divisor would lose precision in {}",
+                       c10::toString(c.scalar_type()));
+  const at::Tensor values = c.detach().to(at::kDouble);
+  if (values.eq(0).any().item<bool>()) return "it divides by zero";
+  if (!at::isfinite(values).all().item<bool>()) return "the divisor is not finite";
+  const double smallest = c.scalar_type() == at::kDouble ? std::numeric_limits<double>::min()
+                                                         : std::numeric_limits<float>::min();
+  const at::Tensor size = values.abs();
+  if (size.lt(smallest).any().item<bool>() || size.gt(1 / smallest).any().item<bool>())
+    return "the inverse of the divisor is not a normal number";
+  return "";
+}
+
+std::string why_not(const Model& model, const DivOp& div, LazyWrites& writes) {
+  if (!div.problem.empty()) return div.problem;
+  if (div.number) return why_not_invertible(*div.number, computes_in_double(model, div));
+  if (std::string why = why_not_constant(model, *div.tensor, writes); !why.empty()) return why;
+  return why_not_invertible(model, *div.tensor);
+}
+
+Param add_inverse(Editor& editor, const DivOp& div) {
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  const at::Tensor c = tensor_of(editor.model(), *div.tensor).detach();
+  const std::string name =
+      editor.state().fresh_name(editor.state()[div.tensor->state].name + "_inverse");
+  const at::Tensor inverse = at::reciprocal(c.to(at::kDouble)).to(c.scalar_type());
+  return add_param(editor, *div.tensor, name, inverse, div.node);
+}
+
+}  // namespace
+
+Findings ChangeTrueDivToMulByInverse::find(const Model& model) const {
+  Findings findings;
+  LazyWrites writes(model);
+  for (NodeId id : model.graph()) {
+    const auto div = DivOp::match(model, id);
+    if (!div) continue;
+    Site site{place_name(model.graph()[id]), {id}};
+    std::string reason = why_not(model, *div, writes);
+    if (reason.empty())
+      findings.sites.push_back(std::move(site));
+    else
+      findings.refusals.push_back({std::move(site), std::move(reason)});
+  }
+  return findings;
+}
+
+void ChangeTrueDivToMulByInverse::apply(Editor& editor, const Site& site) const {
+  const DivOp div = *DivOp::match(editor.model(), site.nodes[0]);
+  if (div.number) {
+    editor.set_node(div.node, div.as_multiplication(editor.model(), 1 / *div.number));
+    return;
+  }
+  const Param inverse = add_inverse(editor, div);
+  editor.set_node(div.node, div.as_multiplication(editor.model(), inverse.node));
+  if (editor.graph().num_users(div.tensor->node) == 0 &&
+      editor.graph().readers(editor.state()[div.tensor->state].name).size() == 1)
+    erase_param(editor, *div.tensor);
+}
+
+}  // namespace refx

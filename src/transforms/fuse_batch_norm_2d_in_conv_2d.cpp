@@ -1,0 +1,117 @@
+// Before:   y = batch_norm(conv(x, W, b))          in evaluation mode
+// After:    y = conv(x, W * s, b * s + t)          s = weight / sqrt(var + eps), t = bias - mean * s
+// Refuses:  training mode, no running statistics; a convolution result that anyone else sees; shared
+//           tensors or modules; different dtypes or devices; anything that is not finite; a write to
+//           x between the two
+// Numerics: folded in fp64, rounded once
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "ops/batch_norm.h"
+#include "ops/effects.h"
+#include "ops/inference.h"
+#include "refx/transforms.h"
+
+namespace refx {
+
+namespace {
+
+struct Folded {
+  at::Tensor weight, bias;  // fp64
+};
+
+std::int64_t output_channels(const Model& model, const ConvOp& conv) {
+  const at::Tensor weight = tensor_of(model, conv.weight);
+  return conv.transposed ? weight.size(1) * conv.groups : weight.size(0);
+}
+
+Folded fold(const Model& model, const ConvOp& conv, const BatchNormOp& norm) {
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  const Affine affine = affine_of(model, norm);
+  const at::Tensor weight = tensor_of(model, conv.weight).detach().to(at::kDouble);
+  Folded folded;
+  if (conv.transposed) {
+    // Weights are (in, out / groups, kh, kw), the inputs of each group together.
+    const auto groups = conv.groups, out = weight.size(1);
+    folded.weight = (weight.reshape({groups, weight.size(0) / groups, out, weight.size(2),
+                                     weight.size(3)}) *
+                     affine.scale.reshape({groups, 1, out, 1, 1}))
+                        .reshape(weight.sizes());
+  } else {
+    folded.weight = weight * affine.scale.reshape({-1, 1, 1, 1});
+  }
+  folded.bias = affine.shift;
+  if (conv.bias)
+    folded.bias =
+        tensor_of(model, *conv.bias).detach().to(at::kDouble) * affine.scale + affine.shift;
+  return folded;
+}
+
+std::string why_not(const Model& model, const ConvOp& conv, const BatchNormOp& norm,
+                    LazyWrites& writes) {
+  if (!conv.problem.empty()) return conv.problem;
+  if (model.graph().num_users(conv.node) > 1)
+    return "the convolution's result is used by others than the batch norm";
+  if (std::string why = why_not_foldable(model, conv, norm); !why.empty()) return why;
+  if (tensor_of(model, norm.mean).size(0) != output_channels(model, conv))
+    return "the batch norm has another number of channels than the convolution";
+  if (writes.between(conv.input, conv.node, norm.node))
+    return "the convolution's input may be written in place before the batch norm";
+  const Folded folded = fold(model, conv, norm);
+  if (!folds_finitely(model, conv, folded.weight, folded.bias))
+    return "the folded weights are not finite in the layer's dtype";
+  return "";
+}
+
+// A batch norm over images, as far as can be told; those behind a convolution are.
+bool is_two_dimensional(const Model& model, const BatchNormOp& norm) {
+  if (norm.module) return model.modules()[norm.module].type == "torch.nn.BatchNorm2d";
+  const auto rank = norm.input ? known_rank(model, norm.input) : std::nullopt;
+  return rank == 4;
+}
+
+}  // namespace
+
+Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
+  Findings findings;
+  LazyWrites writes(model);
+  for (NodeId id : model.graph()) {
+    const auto norm = BatchNormOp::match(model, id);
+    if (!norm) continue;
+    const auto conv = norm->input ? ConvOp::match(model, norm->input) : std::nullopt;
+    if (!conv && !is_two_dimensional(model, *norm)) continue;
+    Site site{norm->path(model), {id}};
+    std::string reason = norm->problem;
+    if (reason.empty() && !conv)
+      reason = fmt::format("its input '{}' is not a convolution", model.graph()[norm->input].name);
+    if (conv) site = {joined_paths({conv->path(model), norm->path(model)}), {conv->node, id}};
+    if (reason.empty()) reason = why_not(model, *conv, *norm, writes);
+    if (reason.empty())
+      findings.sites.push_back(std::move(site));
+    else
+      findings.refusals.push_back({std::move(site), std::move(reason)});
+  }
+  return findings;
+}
+
+void FuseBatchNorm2dInConv2d::apply(Editor& editor, const Site& site) const {
+  const ConvOp conv = *ConvOp::match(editor.model(), site.nodes[0]);
+  const BatchNormOp norm = *BatchNormOp::match(editor.model(), site.nodes[1]);
+  const Folded folded = fold(editor.model(), conv, norm);
+  const auto bias = set_folded(editor, conv, folded.weight, folded.bias, norm.node);
+
+  // The batch norm's node yields the value that is kept: it becomes the convolution.
+  Node node = respelled(editor.model(), conv, conv.input, bias);
+  node.type = editor.graph()[norm.node].type;
+  node.meta = editor.graph()[norm.node].meta;
+  editor.set_node(norm.node, std::move(node));
+  editor.erase_node(conv.node);
+  norm.erase_tensors(editor);
+}
+
+}  // namespace refx

@@ -1,0 +1,80 @@
+// Before:   y = linear(x, W, b)
+// After:    y = linear(pad(x, one column of ones), [W b])
+// Refuses:  shared, quantized, sparse or computed tensors; modules with hooks or called twice;
+//           a bias that is frozen while the weight is not, or the other way round
+// Numerics: the bias becomes one more product of the sum
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <c10/core/InferenceMode.h>
+
+#include "ops/layer.h"
+#include "refx/transforms.h"
+
+namespace refx {
+
+namespace {
+
+std::string why_not(const Model& model, const LinearOp& linear) {
+  if (!linear.problem.empty()) return linear.problem;
+  const at::Tensor weight = tensor_of(model, linear.weight), bias = tensor_of(model, *linear.bias);
+  if (weight.requires_grad() != bias.requires_grad())
+    return "one of weight and bias is frozen (requires_grad differs)";
+  if (bias.dim() != 1 || bias.size(0) != weight.size(0)) return "its bias does not fit its weight";
+  return "";
+}
+
+Node padding(const Editor& editor, const LinearOp& linear, std::int64_t width) {
+  const Node& input = editor.graph()[linear.input];
+  Node pad{.op = Opcode::call_function, .meta = editor.graph()[linear.node].meta};
+  pad.type = with_last_dim(input.type, width + 1);
+  if (linear.spelling == Spelling::aten) {
+    pad.target = "aten.constant_pad_nd.default";
+    pad.args = {linear.input, List{{0, 1}}, 1.0};
+  } else {
+    pad.target = "torch.nn.functional.pad";
+    pad.args = {linear.input, Tuple{{0, 1}}, "constant", 1.0};
+  }
+  return pad;
+}
+
+}  // namespace
+
+Findings FuseBiasInLinear::find(const Model& model) const {
+  Findings findings;
+  for (NodeId id : model.graph()) {
+    const auto linear = LinearOp::match(model, id);
+    if (!linear || (linear->problem.empty() && !linear->bias)) continue;
+    Site site{linear->path(model), {id}};
+    std::string reason = why_not(model, *linear);
+    if (reason.empty())
+      findings.sites.push_back(std::move(site));
+    else
+      findings.refusals.push_back({std::move(site), std::move(reason)});
+  }
+  return findings;
+}
+
+void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  const LinearOp linear = *LinearOp::match(editor.model(), site.nodes[0]);
+  const at::Tensor weight = tensor_of(editor.model(), linear.weight);
+  const at::Tensor bias = tensor_of(editor.model(), *linear.bias);
+  const std::int64_t width = weight.size(1);
+  at::Tensor fused = at::cat({weight.detach(), bias.detach().unsqueeze(1)}, 1);
+  fused.set_requires_grad(weight.requires_grad());
+
+  const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));
+  editor.set_node(linear.node, respelled(editor.model(), linear, pad, std::nullopt));
+  set_param(editor, linear.weight, fused);
+  editor.compose({linear.weight.state, linear.weight.state, 1, 0, width});
+  editor.compose({linear.weight.state, linear.bias->state, 1, width, 1});
+  erase_param(editor, *linear.bias);
+  if (linear.module) {
+    set_module_parameter(editor, linear.module, "in_features", width + 1);
+    set_module_parameter(editor, linear.module, "bias", false);
+  }
+}
+
+}  // namespace refx

@@ -1,0 +1,226 @@
+// Before:   q = linear(x, Wq, bq)   k = linear(x, Wk)   …            two or more, one input
+// After:    m = linear(x, [Wq; Wk; …], [bq; 0; …])
+//           q = m[..., 0:nq]        k = m[..., nq:nq+nk]   …
+// Refuses:  shared, quantized, sparse or computed tensors; modules with hooks or called twice;
+//           linears that differ in dtype, device or frozenness; a write to x between the linears
+// Numerics: the same products; a library may sum them in another order for another width
+//
+// A slice is not contiguous. Where someone downstream could notice (a view that does not split the
+// columns, an in-place operator, the caller), the columns are copied out instead.
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ops/effects.h"
+#include "ops/layer.h"
+#include "refx/transforms.h"
+
+namespace refx {
+
+namespace {
+
+// What linears must have in common; for those that do not, how they differ.
+std::string difference(const Model& model, const LinearOp& a, const LinearOp& b) {
+  const StateEntry& x = model.state()[a.weight.state];
+  const StateEntry& y = model.state()[b.weight.state];
+  if (x.tensor.scalar_type() != y.tensor.scalar_type()) return "the linears have different dtypes";
+  if (x.tensor.device() != y.tensor.device()) return "the linears are on different devices";
+  if (x.tensor.requires_grad() != y.tensor.requires_grad())
+    return "some of the linears are frozen (requires_grad differs)";
+  if (x.kind != y.kind || x.persistent != y.persistent || a.spelling != b.spelling)
+    return "the linears keep their weights in different ways";
+  if (x.tensor.size(1) != y.tensor.size(1)) return "the linears have different input widths";
+  if (a.bias && b.bias &&
+      model.state().tensor(a.bias->state).requires_grad() !=
+          model.state().tensor(b.bias->state).requires_grad())
+    return "some of the biases are frozen (requires_grad differs)";
+  return "";
+}
+
+Site site_of(const Model& model, const std::vector<LinearOp>& linears) {
+  Site site;
+  std::vector<std::string> paths;
+  for (const LinearOp& linear : linears) {
+    paths.push_back(linear.path(model));
+    site.nodes.push_back(linear.node);
+  }
+  site.name = joined_paths(paths);
+  return site;
+}
+
+// Linears that can go together, in groups of one kind.
+std::vector<std::vector<LinearOp>> by_kind(const Model& model, const std::vector<LinearOp>& linears) {
+  std::vector<std::vector<LinearOp>> kinds;
+  for (const LinearOp& linear : linears) {
+    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& group) {
+      return std::all_of(group.begin(), group.end(), [&](const LinearOp& other) {
+        // Only the first without and the first with a bias can tell anything new.
+        return &other - group.data() > 1 || difference(model, other, linear).empty();
+      });
+    });
+    if (kind == kinds.end())
+      kinds.push_back({linear});
+    else
+      kind->push_back(linear);
+  }
+  return kinds;
+}
+
+void judge_group(const Model& model, const std::vector<LinearOp>& linears, LazyWrites& writes,
+                 Findings& findings) {
+  std::vector<LinearOp> usable;
+  for (const LinearOp& linear : linears) {
+    if (linear.problem.empty())
+      usable.push_back(linear);
+    else
+      findings.refusals.push_back({{linear.path(model), {linear.node}}, linear.problem});
+  }
+  if (usable.size() < 2) return;
+  for (const auto& group : by_kind(model, usable)) {
+    if (group.size() == 1) {
+      const LinearOp& other =
+          group[0].node == usable[0].node ? usable[1] : usable[0];
+      findings.refusals.push_back({{group[0].path(model), {group[0].node}},
+                                   difference(model, group[0], other)});
+      continue;
+    }
+    Site site = site_of(model, group);
+    if (writes.between(group[0].input, group.front().node, group.back().node))
+      findings.refusals.push_back(
+          {std::move(site), "their input may be written in place between them"});
+    else
+      findings.sites.push_back(std::move(site));
+  }
+}
+
+// "encoder.q-k-v-merged": a path under the common parent that nothing else has.
+std::string merged_path(const Model& model, const std::vector<LinearOp>& linears) {
+  constexpr std::size_t kShown = 4;
+  const std::string first = linears[0].path(model);
+  const auto parent_end = first.rfind('.') == first.npos ? 0 : first.rfind('.') + 1;
+  std::string path = first;
+  for (std::size_t i = 1; i < linears.size(); ++i) {
+    if (linears.size() > kShown && i + 1 < linears.size()) continue;
+    std::string name = linears[i].path(model);
+    if (name.starts_with(first.substr(0, parent_end))) name = name.substr(parent_end);
+    std::replace(name.begin(), name.end(), '.', '_');
+    path += (linears.size() > kShown ? "-to-" : "-") + name;
+  }
+  path += "-merged";
+  auto taken = [&](const std::string& candidate) {
+    return model.state().name_taken(candidate + ".weight") ||
+           model.state().name_taken(candidate + ".bias") || model.modules().name_taken(candidate);
+  };
+  std::string unique = path;
+  for (int i = 1; taken(unique); ++i) unique = fmt::format("{}_{}", path, i);
+  return unique;
+}
+
+at::Tensor merged_weight(const Model& model, const std::vector<LinearOp>& linears) {
+  std::vector<at::Tensor> parts;
+  for (const LinearOp& linear : linears) parts.push_back(tensor_of(model, linear.weight).detach());
+  at::Tensor merged = at::cat(parts, 0);
+  return merged.set_requires_grad(tensor_of(model, linears[0].weight).requires_grad());
+}
+
+at::Tensor merged_bias(const Model& model, const std::vector<LinearOp>& linears) {
+  std::vector<at::Tensor> parts;
+  bool any = false, requires_grad = false;
+  for (const LinearOp& linear : linears) {
+    const at::Tensor weight = tensor_of(model, linear.weight);
+    if (linear.bias) {
+      const at::Tensor bias = tensor_of(model, *linear.bias);
+      parts.push_back(bias.detach());
+      any = true;
+      requires_grad = bias.requires_grad();
+    } else {
+      parts.push_back(at::zeros({weight.size(0)}, weight.options().requires_grad(false)));
+    }
+  }
+  if (!any) return {};
+  at::Tensor merged = at::cat(parts, 0);
+  return merged.set_requires_grad(requires_grad);
+}
+
+// The node of one linear as columns [start, start + width) of the merged one.
+Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::int64_t start,
+             std::int64_t width) {
+  const Node& old = editor.graph()[linear.node];
+  Node node{.op = Opcode::call_function, .type = old.type, .meta = old.meta};
+  const bool aten = linear.spelling == Spelling::aten;
+  if (!tolerates_column_slice(editor.model(), linear.node, width)) {
+    node.target = aten ? "aten.narrow_copy.default" : "torch.narrow_copy";
+    node.args = {merged, -1, start, width};
+    return node;
+  }
+  if (aten) {
+    node.target = "aten.slice.Tensor";
+    node.args = {merged, -1, start, start + width};
+  } else {
+    node.target = "operator.getitem";
+    node.args = {merged, Tuple{{Ellipsis{}, Slice{{start, start + width, None{}}}}}};
+  }
+  if (const TypePtr& whole = editor.graph()[merged].type; whole && old.type) {
+    auto type = std::make_shared<TensorType>(*old.type);
+    type->strides = contiguous_strides(whole->sizes);
+    node.type = std::move(type);
+  }
+  return node;
+}
+
+}  // namespace
+
+Findings MergeLinears::find(const Model& model) const {
+  std::vector<std::vector<LinearOp>> groups;
+  std::unordered_map<NodeId, std::size_t> group_of;
+  for (NodeId id : model.graph()) {
+    auto linear = LinearOp::match(model, id);
+    if (!linear || !linear->input) continue;
+    const auto [it, added] = group_of.emplace(linear->input, groups.size());
+    if (added) groups.emplace_back();
+    groups[it->second].push_back(std::move(*linear));
+  }
+  Findings findings;
+  LazyWrites writes(model);
+  for (const auto& group : groups)
+    if (group.size() > 1) judge_group(model, group, writes, findings);
+  return findings;
+}
+
+void MergeLinears::apply(Editor& editor, const Site& site) const {
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  std::vector<LinearOp> linears;
+  for (NodeId id : site.nodes) linears.push_back(*LinearOp::match(editor.model(), id));
+  const LinearOp& first = linears[0];
+  const at::Tensor bias = merged_bias(editor.model(), linears);
+  Param weight_place;
+  std::optional<Param> bias_place;
+  const NodeId merged =
+      first.create(editor, first.node, merged_path(editor.model(), linears),
+                   merged_weight(editor.model(), linears), bias, weight_place, bias_place);
+
+  std::int64_t start = 0;
+  for (const LinearOp& linear : linears) {
+    const std::int64_t width = tensor_of(editor.model(), linear.weight).size(0);
+    editor.compose({weight_place.state, linear.weight.state, 0, start, width});
+    if (bias_place)
+      editor.compose(
+          {bias_place->state, linear.bias ? linear.bias->state : StateId{}, 0, start, width});
+    editor.set_node(linear.node, columns(editor, linear, merged, start, width));
+    start += width;
+  }
+  for (const LinearOp& linear : linears) {
+    erase_param(editor, linear.weight);
+    if (linear.bias) erase_param(editor, *linear.bias);
+    if (linear.module) editor.erase_module(linear.module);
+  }
+}
+
+}  // namespace refx

@@ -1,0 +1,48 @@
+#include "refx/registry.h"
+
+#include <fmt/format.h>
+
+#include "refx/error.h"
+#include "refx/transforms.h"
+#include "text/did_you_mean.h"
+
+namespace refx {
+
+namespace {
+
+std::vector<TransformationPtr>& all() {
+  static std::vector<TransformationPtr> transformations = {
+#define REFX_TRANSFORMATION(Class, Name, Summary) std::make_shared<Class>(),
+#include "refx/registry.def"
+#undef REFX_TRANSFORMATION
+  };
+  return transformations;
+}
+
+}  // namespace
+
+const std::vector<TransformationPtr>& registry() { return all(); }
+
+const Transformation* lookup_transformation(std::string_view name) {
+  for (const auto& transformation : registry())
+    if (transformation->name() == name) return transformation.get();
+  return nullptr;
+}
+
+const Transformation& find_transformation(std::string_view name) {
+  if (const Transformation* found = lookup_transformation(name)) return *found;
+  std::vector<std::string> names;
+  for (const auto& transformation : registry()) names.push_back(transformation->name());
+  const std::string near = nearest(name, names);
+  throw Error(fmt::format("there is no transformation '{}'{}", name,
+                          near.empty() ? "; `refx list` shows them"
+                                       : fmt::format("; did you mean '{}'?", near)));
+}
+
+void register_transformation(TransformationPtr transformation) {
+  if (lookup_transformation(transformation->name()))
+    throw Error(fmt::format("a transformation '{}' is already registered", transformation->name()));
+  all().push_back(std::move(transformation));
+}
+
+}  // namespace refx

@@ -1,0 +1,133 @@
+#include "refx/transformation.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "edit/glob.h"
+#include "refx/error.h"
+#include "refx/text.h"
+#include "transforms/apply.h"
+
+namespace refx {
+
+namespace {
+
+// A transformation whose result always has another site would never end.
+constexpr int kMaxRounds = 64;
+
+Editor::Label label(const Transformation& transformation, std::string site) {
+  return {transformation.name(), transformation.signature(), std::move(site),
+          transformation.parameters()};
+}
+
+StepId apply_site(Model& model, const Transformation& transformation, const Site& site) try {
+  Editor editor(model);
+  transformation.apply(editor, site);
+  if (!editor.changed()) return {};
+  for (NodeId node : site.nodes)
+    if (model.graph().contains(node)) editor.mark(node, transformation.signature());
+  return editor.commit(label(transformation, site.name));
+} catch (const c10::Error& error) {
+  throw Error(fmt::format("{} at {}: {}", transformation.name(), site.name,
+                          error.what_without_backtrace()));
+}
+
+// A node that an earlier site of the same round wrote may not be what find() saw.
+bool is_fresh(const Model& model, const Site& site, const std::unordered_set<NodeId>& written) {
+  return std::all_of(site.nodes.begin(), site.nodes.end(), [&](NodeId node) {
+    return model.graph().contains(node) && !written.count(node);
+  });
+}
+
+}  // namespace
+
+std::vector<Refusal> apply_sites(Model& model, const Transformation& transformation,
+                                 const std::function<bool(const Site&)>& accept,
+                                 const std::function<void(const Site&, StepId)>& on_step) {
+  for (int round = 0;; ++round) {
+    Findings findings = transformation.find(model);
+    std::unordered_set<NodeId> written;
+    bool any = false;
+    for (const Site& site : findings.sites) {
+      if (round == kMaxRounds || !accept(site) || !is_fresh(model, site, written)) continue;
+      const StepId id = apply_site(model, transformation, site);
+      if (!id) continue;
+      any = true;
+      written.insert(site.nodes.begin(), site.nodes.end());
+      for (const Edit& edit : model.history()[id].edits)
+        if (const auto* change = std::get_if<Change<Node>>(&edit)) written.insert(change->id);
+      on_step(site, id);
+    }
+    if (!any) return std::move(findings.refusals);
+  }
+}
+
+bool SiteFilter::accepts(std::string_view site) const {
+  auto any = [&](const std::vector<std::string>& patterns) {
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::string& pattern) { return glob_match(pattern, site); });
+  };
+  return (only.empty() || any(only)) && !any(except);
+}
+
+Outcome apply(Model& model, const Transformation& transformation, const SiteFilter& filter) {
+  Outcome outcome;
+  outcome.refusals = apply_sites(
+      model, transformation, [&](const Site& site) { return filter.accepts(site.name); },
+      [&](const Site&, StepId id) { outcome.steps.push_back(id); });
+  return outcome;
+}
+
+Outcome Transformation::operator()(Model& model, Reverse direction) const {
+  if (direction == Reverse::no) return refx::apply(model, *this);
+  if (!reversible())
+    throw Error(fmt::format("{} is not reversible; its steps are in the history and can be "
+                            "reversed one by one",
+                            name()));
+  std::vector<StepId> steps;
+  for (const Step& step : model.history())
+    if (step.signature == signature()) steps.push_back(step.id);
+  Outcome outcome;
+  outcome.reversal = reverse(model, steps);
+  return outcome;
+}
+
+std::string Transformation::signature() const {
+  std::string text = name();
+  const Graph no_nodes;
+  char separator = '(';
+  for (const auto& [key, value] : parameters()) {
+    text += separator + key + "=" + print(value, no_nodes);
+    separator = ',';
+  }
+  return separator == '(' ? text : text + ")";
+}
+
+void Transformation::mark_as_transformed(Model& model, NodeId node) const {
+  Editor editor(model);
+  editor.mark(node, signature());
+  editor.commit(label(*this, model.graph()[node].name));
+}
+
+void Transformation::mark_as_restored(Model& model, NodeId node) const {
+  Editor editor(model);
+  editor.unmark(node, signature());
+  editor.commit(label(*this, model.graph()[node].name));
+}
+
+bool Transformation::transformed(const Model& model, NodeId node) const {
+  const auto& marks = model.graph()[node].marks;
+  return std::find(marks.begin(), marks.end(), signature()) != marks.end();
+}
+
+std::vector<NodeId> Transformation::get_transformed_nodes(const Model& model) const {
+  std::vector<NodeId> nodes;
+  for (NodeId node : model.graph())
+    if (transformed(model, node)) nodes.push_back(node);
+  return nodes;
+}
+
+}  // namespace refx
