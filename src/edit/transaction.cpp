@@ -61,6 +61,7 @@ Id<T> Transaction::insert(Id<T> where, T value) {
   if (table.name_taken(value.name)) throw Error("the name '" + value.name + "' is taken");
   auto pointer = std::make_shared<const T>(std::move(value));
   const Id<T> id = table.insert_slot(where);
+  inserted_.insert(object_key(id));
   log(Change<T>{id, nullptr, pointer});
   table.reserve_name(pointer->name, id);
   table.exchange(id, std::move(pointer));
@@ -83,7 +84,7 @@ void Transaction::write(Id<T> id, std::shared_ptr<const T> value) {
     return;
   }
   auto& change = std::get<Change<T>>(*earlier);
-  if (!change.before && !value) {  // made and erased again: it never was
+  if (!value && inserted_.erase(object_key(id))) {  // made and erased again: it never was
     table.exchange(id, nullptr);
     table.release_name(change.after->name, id);
     table.remove_slot(id);
@@ -129,6 +130,7 @@ bool Transaction::changed() const {
 
 std::vector<Edit> Transaction::keep() {
   index_.clear();
+  inserted_.clear();
   std::erase_if(edits_, is_nothing);
   return std::exchange(edits_, {});
 }
@@ -145,7 +147,7 @@ void Transaction::rollback() noexcept {
   for (const Edit& edit : edits_) {
     std::visit(
         [&]<class T>(const Change<T>& change) {
-          if (!change.id || change.before) return;
+          if (!inserted_.count(object_key(change.id))) return;
           auto& table = mutable_table<T>();
           table.release_name(change.after->name, change.id);
           table.remove_slot(change.id);
@@ -155,6 +157,7 @@ void Transaction::rollback() noexcept {
   if (!edits_.empty()) touch();
   edits_.clear();
   index_.clear();
+  inserted_.clear();
 }
 
 std::shared_ptr<const Step> Transaction::add_step(std::shared_ptr<Step> step) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "refx/model.h"
@@ -61,6 +62,7 @@ class Transaction {
   Model& model_;
   std::vector<Edit> edits_;
   std::unordered_map<std::uint64_t, std::size_t> index_;  // object -> edit, once there are many
+  std::unordered_set<std::uint64_t> inserted_;            // objects that are new, not revived
 };
 
 // One number for any object: its kind and its id.

@@ -133,6 +133,7 @@ template <class T>
 void Table<T>::remove_slot(Id<T> id) {
   Slot& slot = slots_[id.value];
   REFX_CHECK(!slot.value, "a live slot is removed");
+  REFX_CHECK(slot.prev || head_ == id, "a slot is removed twice");
   (slot.prev ? slots_[slot.prev.value].next : head_) = slot.next;
   (slot.next ? slots_[slot.next.value].prev : tail_) = slot.prev;
   slot.prev = slot.next = {};

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refx/refx.h"
+
+namespace refx::testing {
+
+// The model of a text, its tensors filled with random numbers that depend on the seed alone:
+// variances are positive, integers small.
+Model parse_filled(std::string_view text, std::uint64_t seed = 1);
+void fill(const Model& model, std::uint64_t seed);
+
+// Random values for the user inputs, from the types of their placeholders.
+std::vector<c10::IValue> random_inputs(const Model& model, std::uint64_t seed = 1);
+
+// The same model and inputs in fp64: the reference.
+Model in_double(const Model& model);
+std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
+
+// Everything that exact undo must restore: ids, text (names, order, args, types, metadata, marks),
+// and for each tensor its object, bits, strides, storage and requires_grad.
+std::string snapshot(const Model& model);
+// The same without node ids and tensor identities: for two models that were built separately.
+std::string content(const Model& model);
+
+// All tensors of a nest, in order.
+std::vector<at::Tensor> tensors_in(const c10::IValue& value);
+
+// Both models on the same inputs: `b` may err against fp64 little more than `a` does.
+void expect_same_results(Model a, Model b, const std::vector<c10::IValue>& inputs);
+
+// Applies the transformation to the text and compares with the expected text; then validates, runs
+// both forms, reverses to the identical model and redoes to the identical result.
+// Returns the transformed model.
+Model expect_rewritten(const std::string& transformation, std::string_view before,
+                       std::string_view after);
+// The same for a model at hand; any number of sites, but at least one.
+void expect_applies(const std::string& transformation, const Model& model);
+// No site, and a refusal whose reason contains the text; the model stays as it is.
+void expect_refused(const std::string& transformation, const Model& model, std::string_view reason);
+void expect_refused(const std::string& transformation, std::string_view text, std::string_view reason);
+// Neither a site nor a refusal.
+void expect_no_match(const std::string& transformation, std::string_view text);
+
+}  // namespace refx::testing
