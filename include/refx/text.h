@@ -18,7 +18,7 @@ namespace refx {
 //       %linear : [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_q_weight), kwargs = {})
 //       return linear
 //
-// print(parse(text)) == text. docs/text.md has the grammar.
+// For any text that print() wrote, print(parse(text)) == text. docs/text.md has the grammar.
 std::string print(const Model& model);
 std::string print(const Graph& graph, NodeId node);
 std::string print(const TensorType& type);
