@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace refx::testing {
 
@@ -67,17 +68,29 @@ std::vector<c10::IValue> random_inputs(const Model& model, std::uint64_t seed) {
   return inputs;
 }
 
-Model in_double(const Model& model) {
+namespace {
+
+// The model without history, each tensor replaced.
+Model with_tensors(const Model& model, const std::function<at::Tensor(const at::Tensor&)>& make) {
   Model copy = model;
   forget(copy);
   Editor editor(copy);
-  for (StateId id : model.state()) {
-    const at::Tensor tensor(model.state().tensor(id));
-    if (at::isFloatingType(tensor.scalar_type()))
-      editor.set_state(id, tensor.detach().to(at::kDouble));
-  }
+  for (StateId id : model.state())
+    editor.set_state(id, make(at::Tensor(model.state().tensor(id)).detach()));
   editor.commit_as_origin();
   return copy;
+}
+
+}  // namespace
+
+Model deep_copy(const Model& model) {
+  return with_tensors(model, [](const at::Tensor& tensor) { return tensor.clone(); });
+}
+
+Model in_double(const Model& model) {
+  return with_tensors(model, [](const at::Tensor& tensor) {
+    return at::isFloatingType(tensor.scalar_type()) ? tensor.to(at::kDouble) : tensor.clone();
+  });
 }
 
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs) {
@@ -151,8 +164,9 @@ std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs) {
 
 }  // namespace
 
-void expect_same_results(Model a, Model b, const std::vector<c10::IValue>& inputs) {
-  Model exact = in_double(a);
+void expect_same_results(const Model& first, const Model& second,
+                         const std::vector<c10::IValue>& inputs) {
+  Model exact = deep_copy(in_double(first)), a = deep_copy(first), b = deep_copy(second);
   const auto x = tensors_in(a.forward(copies(inputs)));
   const auto y = tensors_in(b.forward(copies(inputs)));
   const auto reference = tensors_in(exact.forward(in_double(copies(inputs))));
@@ -165,11 +179,15 @@ void expect_same_results(Model a, Model b, const std::vector<c10::IValue>& input
       EXPECT_TRUE(at::equal(x[i], y[i])) << "output " << i;
       continue;
     }
-    const at::Tensor truth = reference[i].to(at::kDouble);
+    // Infinities and nans must stand in the same places.
+    const at::Tensor finite = at::isfinite(x[i]);
+    EXPECT_TRUE(at::equal(finite, at::isfinite(y[i]))) << "output " << i << " of\n" << print(b);
+    auto value = [&](const at::Tensor& t) { return at::where(finite, t.to(at::kDouble), 0.0); };
+    const at::Tensor truth = value(reference[i]);
     const double size = truth.abs().max().item<double>() + 1;
-    const double allowed = 8 * (x[i].to(at::kDouble) - truth).abs().max().item<double>() +
+    const double allowed = 8 * (value(x[i]) - truth).abs().max().item<double>() +
                            16 * epsilon(x[i].scalar_type()) * size;
-    const double error = (y[i].to(at::kDouble) - truth).abs().max().item<double>();
+    const double error = (value(y[i]) - truth).abs().max().item<double>();
     EXPECT_LE(error, allowed) << "output " << i << " of\n" << print(b);
   }
 }

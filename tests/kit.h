@@ -18,6 +18,9 @@ void fill(const Model& model, std::uint64_t seed);
 // Random values for the user inputs, from the types of their placeholders.
 std::vector<c10::IValue> random_inputs(const Model& model, std::uint64_t seed = 1);
 
+// A model with tensors of its own: running it cannot change another's buffers.
+Model deep_copy(const Model& model);
+
 // The same model and inputs in fp64: the reference.
 Model in_double(const Model& model);
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
@@ -32,7 +35,7 @@ std::string content(const Model& model);
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 
 // Both models on the same inputs: `b` may err against fp64 little more than `a` does.
-void expect_same_results(Model a, Model b, const std::vector<c10::IValue>& inputs);
+void expect_same_results(const Model& a, const Model& b, const std::vector<c10::IValue>& inputs);
 
 // Applies the transformation to the text and compares with the expected text; then validates, runs
 // both forms, reverses to the identical model and redoes to the identical result.

@@ -34,12 +34,12 @@ class Editor {
   void replace_uses(NodeId of, NodeId by);
   void erase_node(NodeId id);  // must have no users
 
-  // State. No id: at the end.
+  // State. No id: at the end. An entry of a name that was erased takes the erased one's place.
   StateId add_state(StateEntry entry, StateId after = {});
   void set_state(StateId id, at::TensorBase tensor);
   void erase_state(StateId id);
 
-  // Modules. No id: at the end.
+  // Modules. Likewise.
   ModuleId add_module(Module module, ModuleId after = {});
   void set_module(ModuleId id, Module module);
   void erase_module(ModuleId id);

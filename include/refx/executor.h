@@ -23,6 +23,11 @@ class Executor {
   // dict of them. Outputs that mutate a buffer or an input are written there and not returned.
   c10::IValue run(const std::vector<c10::IValue>& inputs);
 
+  // Runs after the first two with inputs of one shape put their results into memory planned
+  // beforehand, and give the same bits. On by default; off saves that memory.
+  void use_plans(bool on);
+  bool last_run_was_planned() const;
+
   // Model::revision() at the time of compilation.
   std::uint64_t revision() const;
 

@@ -70,6 +70,7 @@ class History {
   bool contains(StepId id) const { return live_.count(id) != 0; }
   const Step& operator[](StepId id) const;  // throws Error if it is not live
   const Step& back() const;
+  std::vector<StepId> ids() const;
 
   // Live steps named by a step id ("3"), a transformation's name, or a site pattern (* and ?).
   // Throws Error, with the nearest names, if there are none.
@@ -92,6 +93,7 @@ class History {
 
   void add(std::shared_ptr<const Step> step);
   std::shared_ptr<const Step> remove(StepId id);
+  bool writes(const Edit& edit) const;  // whether a live step writes the same object
 
   std::map<StepId, std::shared_ptr<const Step>> live_;
   std::vector<std::shared_ptr<const Step>> reversed_;

@@ -73,6 +73,8 @@ class Table {
 
   // Names of live values and of erased ones that may return.
   bool name_taken(std::string_view name) const;
+  // The erased value of that name that may return, or no id.
+  Id<T> find_erased(std::string_view name) const;
   std::string fresh_name(std::string base) const;
 
   // One past the largest id ever given.

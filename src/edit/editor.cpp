@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "edit/made.h"
 #include "edit/transaction.h"
@@ -224,9 +225,6 @@ StepId Editor::commit(Label label) {
     throw InternalError(fmt::format("{} at {} broke the model: {}", label.transformation, label.site,
                                     fmt::join(found, "; ")));
   }
-  for (const auto& reversed : transaction_->reversed()) transaction_->purge(*reversed);
-  transaction_->reversed().clear();
-
   auto step = std::make_shared<Step>();
   step->transformation = std::move(label.transformation);
   step->signature = std::move(label.signature);
@@ -238,7 +236,11 @@ StepId Editor::commit(Label label) {
     if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
       step->nodes.push_back(change->id);
   step->made = made_by(step->edits);
-  return transaction_->add_step(std::move(step))->id;
+  const StepId id = transaction_->add_step(std::move(step))->id;
+  // What was reversed before cannot return beside it.
+  for (const auto& reversed : std::exchange(transaction_->reversed(), {}))
+    transaction_->purge(*reversed);
+  return id;
 }
 
 void Editor::commit_as_origin() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ostream>
+#include <utility>
 
 #include "edit/glob.h"
 #include "edit/references.h"
@@ -39,6 +40,12 @@ const Step& History::operator[](StepId id) const {
 const Step& History::back() const {
   if (live_.empty()) throw Error("the history is empty");
   return *live_.rbegin()->second;
+}
+
+std::vector<StepId> History::ids() const {
+  std::vector<StepId> ids;
+  for (const auto& [id, step] : live_) ids.push_back(id);
+  return ids;
 }
 
 std::vector<StepId> History::select(std::string_view what) const {
@@ -99,6 +106,14 @@ std::shared_ptr<const Step> History::remove(StepId id) {
       for_each_reference(*node, [&](ObjectKey object) { drop(readers_, object); });
   }
   return step;
+}
+
+bool History::writes(const Edit& edit) const {
+  bool first = true, found = false;
+  for_each_write(edit, [&](ObjectKey object, bool) {
+    if (std::exchange(first, false)) found = writers_.count(object) != 0;  // the object itself
+  });
+  return found;
 }
 
 std::vector<StepId> History::dependents(const Model& model, StepId id) const {

@@ -227,9 +227,7 @@ Reversal reverse(Model& model, std::string_view what, ReverseOptions options) {
 }
 
 Reversal reverse_all(Model& model, ReverseOptions options) {
-  std::vector<StepId> all;
-  for (const Step& step : model.history()) all.push_back(step.id);
-  return reverse(model, all, options);
+  return reverse(model, model.history().ids(), options);
 }
 
 bool redo(Model& model) {

@@ -56,10 +56,15 @@ Transaction::~Transaction() { rollback(); }
 
 template <class T>
 Id<T> Transaction::insert(Id<T> where, T value) {
-  maybe_fail();
   auto& table = mutable_table<T>();
-  if (table.name_taken(value.name)) throw Error("the name '" + value.name + "' is taken");
   auto pointer = std::make_shared<const T>(std::move(value));
+  // A state entry or a module is its name: what was erased under it returns, with a new value.
+  if (const Id<T> erased = table.find_erased(pointer->name)) {
+    write(erased, pointer);
+    return erased;
+  }
+  maybe_fail();
+  if (table.name_taken(pointer->name)) throw Error("the name '" + pointer->name + "' is taken");
   const Id<T> id = table.insert_slot(where);
   inserted_.insert(object_key(id));
   log(Change<T>{id, nullptr, pointer});
@@ -171,58 +176,51 @@ std::shared_ptr<const Step> Transaction::remove_step(StepId id) {
   return model_.history_.remove(id);
 }
 
-namespace {
-
+// What a reversed step made and nobody else needs. (What it had brought back, after an earlier step
+// erased it, is that step's, or is in place again.)
 template <class F>
-void for_each_made(const Step& step, F&& f) {
+void Transaction::for_each_left(const Step& step, F&& f) {
   for (const Edit& edit : step.edits)
     std::visit(
-        [&](const auto& change) {
-          if (!change.before && change.after) f(change);
+        [&]<class T>(const Change<T>& change) {
+          auto& table = mutable_table<T>();
+          const bool made = !change.before && change.after;
+          if (made && !table.contains(change.id) && !model_.history_.writes(edit))
+            f(table, change.id, change.after->name);
         },
         edit);
 }
 
-}  // namespace
-
 void Transaction::release_names(const Step& step) {
-  for_each_made(step, [&]<class T>(const Change<T>& change) {
-    mutable_table<T>().release_name(change.after->name, change.id);
-  });
+  for_each_left(step, [](auto& table, auto id, auto& name) { table.release_name(name, id); });
 }
 
 void Transaction::reserve_names(const Step& step) {
-  for_each_made(step, [&]<class T>(const Change<T>& change) {
-    mutable_table<T>().reserve_name(change.after->name, change.id);
-  });
+  for_each_left(step, [](auto& table, auto id, auto& name) { table.reserve_name(name, id); });
 }
 
 void Transaction::purge(const Step& step) {
   release_names(step);
-  for_each_made(step, [&]<class T>(const Change<T>& change) {
-    mutable_table<T>().remove_slot(change.id);
-  });
+  for_each_left(step, [](auto& table, auto id, auto&) { table.remove_slot(id); });
 }
 
 void Transaction::forget() {
+  std::vector<std::shared_ptr<const Step>> steps;
+  for (StepId id : model_.history_.ids()) steps.push_back(remove_step(id));
   for (const auto& step : reversed()) purge(*step);
   reversed().clear();
-  // What live steps erased, and what they made that a later one erased.
-  for (const Step& step : model_.history_) {
-    for (const Edit& edit : step.edits) {
+  // Whatever is erased now was only kept for them.
+  for (const auto& step : steps)
+    for (const Edit& edit : step->edits)
       std::visit(
           [&]<class T>(const Change<T>& change) {
             auto& table = mutable_table<T>();
-            if (change.after || !change.before || table.contains(change.id)) return;
-            table.release_name(change.before->name, change.id);
+            const auto& value = change.before ? change.before : change.after;
+            if (!value || table.find_erased(value->name) != change.id) return;
+            table.release_name(value->name, change.id);
             table.remove_slot(change.id);
           },
           edit);
-    }
-  }
-  const std::uint32_t next = model_.history_.next_id_;
-  model_.history_ = History();
-  model_.history_.next_id_ = next;
   touch();
 }
 

@@ -55,6 +55,8 @@ class Transaction {
  private:
   template <class T>
   auto& mutable_table();
+  template <class F>
+  void for_each_left(const Step& step, F&& f);
   Edit* logged(std::uint64_t object);
   void log(Edit edit);
   void touch() { ++model_.revision_; }

@@ -28,9 +28,11 @@ struct Equal {
   }
 };
 
-template <class T>
-bool same_value(const std::shared_ptr<const T>& a, const std::shared_ptr<const T>& b) {
-  return a == b || (a && b && *a == *b);
+bool same_type(const TypePtr& a, const TypePtr& b) { return a == b || (a && b && *a == *b); }
+
+bool same_meta(const MetaPtr& a, const MetaPtr& b) {
+  static const Meta empty;
+  return a == b || (a ? *a : empty) == (b ? *b : empty);
 }
 
 }  // namespace
@@ -46,8 +48,8 @@ bool operator==(const Arg& a, const Arg& b) {
 
 bool operator==(const Node& a, const Node& b) {
   return a.op == b.op && a.name == b.name && a.target == b.target && a.args == b.args &&
-         a.kwargs == b.kwargs && a.state == b.state && same_value(a.type, b.type) &&
-         same_value(a.meta, b.meta) && a.marks == b.marks;
+         a.kwargs == b.kwargs && a.state == b.state && same_type(a.type, b.type) &&
+         same_meta(a.meta, b.meta) && a.marks == b.marks;
 }
 
 std::string_view to_string(Opcode op) {

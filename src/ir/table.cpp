@@ -71,6 +71,12 @@ bool Table<T>::name_taken(std::string_view name) const {
 }
 
 template <class T>
+Id<T> Table<T>::find_erased(std::string_view name) const {
+  auto it = names_.find(name);
+  return it != names_.end() && !slots_[it->second.value].value ? it->second : Id<T>{};
+}
+
+template <class T>
 std::string Table<T>::fresh_name(std::string base) const {
   if (!name_taken(base)) return base;
   // Numbers are tried in doubling strides first, so that a million equal names stay cheap.
@@ -133,7 +139,7 @@ template <class T>
 void Table<T>::remove_slot(Id<T> id) {
   Slot& slot = slots_[id.value];
   REFX_CHECK(!slot.value, "a live slot is removed");
-  REFX_CHECK(slot.prev || head_ == id, "a slot is removed twice");
+  if (!slot.prev && head_ != id) return;  // it has no place any more
   (slot.prev ? slots_[slot.prev.value].next : head_) = slot.next;
   (slot.next ? slots_[slot.next.value].prev : tail_) = slot.prev;
   slot.prev = slot.next = {};

@@ -1,0 +1,129 @@
+// Time to transform and to reverse, beside one plain copy of the weights concerned, in one run.
+
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "models.h"
+
+namespace refx::bench {
+namespace {
+
+template <class F>
+double seconds(F&& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The tensors that a step replaced, and its copies of them as torch::cat makes them.
+std::vector<std::vector<at::Tensor>> replaced(const Model& model) {
+  std::vector<std::vector<at::Tensor>> groups;
+  for (const Step& step : model.history()) {
+    std::vector<at::Tensor> weights;
+    for (const Edit& edit : step.edits)
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+        if (change->before->name.ends_with("weight") && change->before->tensor.dim() > 1)
+          weights.emplace_back(change->before->tensor);
+    groups.push_back(std::move(weights));
+  }
+  return groups;
+}
+
+void transform_and_reverse(benchmark::State& state, const Model& original,
+                           const std::string& transformation) {
+  at::set_num_threads(1);
+  const Transformation& t = find_transformation(transformation);
+  Model model = original;
+  double apply = 1e9, undo = 1e9, cat = 1e9, copy = 1e9;
+  std::vector<char> buffer;
+  for (auto _ : state) {
+    const double one = seconds([&] { t(model); });
+    apply = std::min(apply, one);
+    const auto groups = replaced(model);
+    std::vector<at::Tensor> kept;
+    cat = std::min(cat, seconds([&] {
+                     for (const auto& group : groups)
+                       if (!group.empty()) kept.push_back(at::cat(group, 0));
+                   }));
+    kept.clear();
+    std::size_t bytes = 0;
+    for (const auto& group : groups)
+      for (const at::Tensor& tensor : group) bytes += tensor.nbytes();
+    buffer.resize(bytes);
+    copy = std::min(copy, seconds([&] {
+                      char* out = buffer.data();
+                      for (const auto& group : groups)
+                        for (const at::Tensor& tensor : group) {
+                          std::memcpy(out, tensor.const_data_ptr(), tensor.nbytes());
+                          out += tensor.nbytes();
+                        }
+                    }));
+    undo = std::min(undo, seconds([&] { t(model, Reverse::yes); }));
+    state.SetIterationTime(one);
+  }
+  state.counters["apply_ms"] = apply * 1e3;
+  state.counters["reverse_ms"] = undo * 1e3;
+  state.counters["cat_ms"] = cat * 1e3;
+  state.counters["memcpy_ms"] = copy * 1e3;
+  state.counters["apply/cat"] = apply / cat;
+  state.counters["apply/memcpy"] = apply / copy;
+}
+
+void BertMergeLinears(benchmark::State& state) {
+  transform_and_reverse(state, encoder(), "merge-linears");
+}
+void BertFuseBias(benchmark::State& state) {
+  transform_and_reverse(state, encoder(), "fuse-bias-in-linear");
+}
+void ResnetFuseBatchNorm(benchmark::State& state) {
+  transform_and_reverse(state, resnet50(), "fuse-batch-norm-2d-in-conv-2d");
+}
+BENCHMARK(BertMergeLinears)->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
+BENCHMARK(BertFuseBias)->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
+BENCHMARK(ResnetFuseBatchNorm)->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
+
+// Growth: tiny layers, so that the graph is what costs.
+void grow(benchmark::State& state, const Model& original, const std::string& transformation) {
+  const Transformation& t = find_transformation(transformation);
+  const auto nodes = static_cast<double>(original.graph().size());
+  Model model = original;
+  double apply = 1e9, undo = 1e9;
+  for (auto _ : state) {
+    const double one = seconds([&] { t(model); });
+    apply = std::min(apply, one);
+    undo = std::min(undo, seconds([&] { t(model, Reverse::yes); }));
+    state.SetIterationTime(one);
+  }
+  state.counters["nodes"] = nodes;
+  state.counters["apply_us/node"] = apply * 1e6 / nodes;
+  state.counters["reverse_us/node"] = undo * 1e6 / nodes;
+}
+
+void GrowthMergeLinears(benchmark::State& state) {
+  grow(state, encoder(static_cast<int>(state.range(0) / 25), 4, 4), "merge-linears");
+}
+void GrowthFuseBias(benchmark::State& state) {
+  grow(state, encoder(static_cast<int>(state.range(0) / 25), 4, 4), "fuse-bias-in-linear");
+}
+void GrowthDivToMul(benchmark::State& state) {
+  grow(state, encoder(static_cast<int>(state.range(0) / 25), 4, 4),
+       "change-true-div-to-mul-by-inverse");
+}
+void GrowthOneSharedInput(benchmark::State& state) {
+  grow(state, fan_out(static_cast<int>(state.range(0) / 3)), "merge-linears");
+}
+void GrowthFuseBiasOneSharedInput(benchmark::State& state) {
+  grow(state, fan_out(static_cast<int>(state.range(0) / 3)), "fuse-bias-in-linear");
+}
+#define GROWTH(f) \
+  BENCHMARK(f)->UseManualTime()->Iterations(2)->RangeMultiplier(10)->Range(1000, 1000000)
+GROWTH(GrowthMergeLinears);
+GROWTH(GrowthFuseBias);
+GROWTH(GrowthDivToMul);
+GROWTH(GrowthOneSharedInput);
+GROWTH(GrowthFuseBiasOneSharedInput);
+
+}  // namespace
+}  // namespace refx::bench

@@ -1,0 +1,320 @@
+#include <ATen/TensorOperators.h>
+
+#include "edit/transaction.h"
+#include "kit.h"
+#include "writer.h"
+
+namespace refx::testing {
+namespace {
+
+// Two attention-like blocks one after the other: independent sites.
+Model two_blocks() {
+  Writer w(Spelling::aten);
+  NodeId x = w.input({2, 4});
+  for (const char* block : {"a", "b"}) {
+    const NodeId q = w.linear(x, std::string(block) + ".q", 4);
+    const NodeId k = w.linear(x, std::string(block) + ".k", 4);
+    x = w.divide(w.call("add", {q, k}, "Tensor"), 8);
+  }
+  return w.build(x);
+}
+
+Model merged_and_fused() {
+  Model model = two_blocks();
+  compose(MergeLinears(), FuseBiasInLinear(), ChangeTrueDivToMulByInverse())(model);
+  return model;
+}
+
+std::vector<std::string> log(const Model& model) {
+  std::vector<std::string> lines;
+  for (const Step& step : model.history()) lines.push_back((std::ostringstream() << step).str());
+  return lines;
+}
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(History, ListsOneLinePerStep) {
+  EXPECT_EQ(log(merged_and_fused()),
+            (std::vector<std::string>{
+                "1  merge-linears  a.{q,k}", "2  merge-linears  b.{q,k}",
+                "3  fuse-bias-in-linear  a.q-k-merged", "4  fuse-bias-in-linear  b.q-k-merged",
+                "5  change-true-div-to-mul-by-inverse  div",
+                "6  change-true-div-to-mul-by-inverse  div_1"}));
+}
+
+TEST(History, StepsAtNeighbouringSitesAreIndependent) {
+  const Model model = merged_and_fused();
+  const History& history = model.history();
+  EXPECT_EQ(history.dependents(model, StepId(1)), std::vector<StepId>{StepId(3)});
+  EXPECT_EQ(history.dependents(model, StepId(2)), std::vector<StepId>{StepId(4)});
+  for (std::uint32_t id : {3, 4, 5, 6}) EXPECT_TRUE(history.dependents(model, StepId(id)).empty());
+}
+
+TEST(History, SelectsByIdTransformationAndPattern) {
+  const Model model = merged_and_fused();
+  EXPECT_EQ(model.history().select("2"), std::vector<StepId>{StepId(2)});
+  EXPECT_EQ(model.history().select("merge-linears"), (std::vector<StepId>{StepId(1), StepId(2)}));
+  EXPECT_EQ(model.history().select("b.*"), (std::vector<StepId>{StepId(2), StepId(4)}));
+}
+
+TEST(History, SuggestsTheNearestName) {
+  const Model model = merged_and_fused();
+  EXPECT_EQ(error_of([&] { model.history().select("merge-linear"); }),
+            "no live step matches 'merge-linear'; did you mean 'merge-linears'?");
+}
+
+TEST(History, NamesTheRangeForAnUnknownStep) {
+  Model model = merged_and_fused();
+  const std::string before = snapshot(model);
+  EXPECT_EQ(error_of([&] { reverse(model, StepId(99)); }),
+            "there is no live step 99; live steps are 1 to 6");
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(History, CountsTheBytesKeptForUndo) {
+  Model model = two_blocks();
+  MergeLinears()(model);
+  EXPECT_EQ(model.history()[StepId(1)].bytes(), 2 * (4 * 4 + 4) * sizeof(float));
+}
+
+TEST(Reverse, AsIfTheStepHadNeverBeenApplied) {
+  const SiteFilter block{.only = {"a.*"}, .except = {}};
+  Model model = two_blocks();
+  apply(model, MergeLinears(), block);
+  apply(model, FuseBiasInLinear(), block);
+  const Reversal result = reverse(model, StepId(1));
+  EXPECT_EQ(result.reversed, std::vector<StepId>{StepId(1)});
+  ASSERT_EQ(result.replaced.size(), 1u);
+  EXPECT_EQ(result.replaced[0].id, StepId(2));
+  EXPECT_EQ(result.replaced[0].label, "fuse-bias-in-linear  a.q-k-merged");
+  EXPECT_EQ(result.replaced[0].reapplied, (std::vector<StepId>{StepId(3), StepId(4)}));
+
+  Model never = two_blocks();
+  apply(never, FuseBiasInLinear(), block);
+  EXPECT_EQ(content(model), content(never));
+}
+
+TEST(Reverse, RefusesAndNamesTheDependents) {
+  Model model = merged_and_fused();
+  const std::string before = snapshot(model);
+  const std::string message = error_of([&] {
+    reverse(model, StepId(1), {.dependents = Dependents::refuse, .discard_changes = false});
+  });
+  EXPECT_NE(message.find("step 3 (fuse-bias-in-linear, a.q-k-merged)"), std::string::npos) << message;
+  EXPECT_EQ(snapshot(model), before);
+  EXPECT_EQ(model.history().size(), 6u);
+}
+
+TEST(Reverse, CascadesToTheDependents) {
+  Model model = merged_and_fused();
+  const Reversal result =
+      reverse(model, StepId(1), {.dependents = Dependents::cascade, .discard_changes = false});
+  EXPECT_EQ(result.reversed, (std::vector<StepId>{StepId(3), StepId(1)}));
+  EXPECT_TRUE(result.replaced.empty());
+  EXPECT_EQ(model.history().size(), 4u);
+  EXPECT_TRUE(redo(model));
+  EXPECT_TRUE(redo(model));
+  EXPECT_EQ(snapshot(model), snapshot(model));
+  EXPECT_EQ(log(model), log(merged_and_fused()));
+}
+
+// A rewrite that only this process knows: it cannot be found again by name.
+class Unregistered : public Transformation {
+ public:
+  std::string name() const override { return "drop-padding"; }
+  Findings find(const Model& model) const override {
+    Findings findings;
+    for (NodeId id : model.graph())
+      if (model.graph()[id].target == "aten.constant_pad_nd.default" && model.graph()[id].args.size() == 3)
+        findings.sites.push_back({"pad", {id}});
+    return findings;
+  }
+  void apply(Editor& editor, const Site& site) const override {
+    Node node = editor.graph()[site.nodes[0]];
+    node.kwargs = {{"value", node.args[2]}};
+    node.args.pop_back();
+    editor.set_node(site.nodes[0], node);
+  }
+};
+
+TEST(Reverse, ReportsWhatItHadToDrop) {
+  Model model = two_blocks();
+  FuseBiasInLinear()(model);
+  Unregistered()(model);
+  const StepId first = model.history().ids()[0];
+  const Reversal result = reverse(model, first);
+  ASSERT_EQ(result.replaced.size(), 1u);
+  EXPECT_TRUE(result.replaced[0].reapplied.empty());
+  reverse_all(model);
+  EXPECT_EQ(print(model), print(two_blocks()));
+}
+
+TEST(Reverse, APlainTransformationIsIrreversibleAsATypeButItsStepsAreNot) {
+  const Unregistered plain;
+  EXPECT_FALSE(plain.reversible());
+  const Composition mixed = compose(MergeLinears(), Unregistered());
+  EXPECT_FALSE(mixed.reversible());
+  Model model = two_blocks();
+  FuseBiasInLinear()(model);
+  const std::string before = snapshot(model);
+  mixed(model);
+  EXPECT_NE(error_of([&] { mixed(model, Reverse::yes); }).find("drop-padding"), std::string::npos);
+  while (model.history().size() > 4) reverse(model, model.history().back().id);
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(Redo, IsForgottenWhenSomethingNewIsApplied) {
+  Model model = two_blocks();
+  MergeLinears()(model);
+  reverse_all(model);
+  EXPECT_EQ(model.history().reversed().size(), 2u);
+  ChangeTrueDivToMulByInverse()(model);
+  EXPECT_FALSE(redo(model));
+  // The names it had are free again.
+  MergeLinears()(model);
+  EXPECT_TRUE(model.state().find("a.q-k-merged.weight"));
+}
+
+TEST(Redo, RefusesAfterAnOriginalWasChanged) {
+  Model model = two_blocks();
+  MergeLinears()(model);
+  reverse_all(model);
+  at::Tensor(model.state().tensor(model.state().find("a.q.weight"))).add_(1);
+  const std::string before = snapshot(model);
+  EXPECT_NE(error_of([&] { redo(model); }).find("'a.q.weight' was changed"), std::string::npos);
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(Forget, DropsTheHistoryAndTheOriginals) {
+  Model model = merged_and_fused();
+  const std::string text = print(model);
+  const at::Tensor original(std::get<Change<StateEntry>>(*std::find_if(
+                                model.history()[StepId(1)].edits.begin(),
+                                model.history()[StepId(1)].edits.end(),
+                                [](const Edit& edit) {
+                                  const auto* change = std::get_if<Change<StateEntry>>(&edit);
+                                  return change && change->before;
+                                }))
+                                .before->tensor);
+  EXPECT_GT(original.use_count(), 1u);
+  forget(model);
+  EXPECT_EQ(original.use_count(), 1u);
+  EXPECT_EQ(print(model), text);
+  EXPECT_TRUE(model.history().empty());
+  validate(model);
+  // Names of what is gone are free, and the model can be rewritten on.
+  EXPECT_FALSE(model.state().name_taken("a.q.weight"));
+  const std::string before = snapshot(model);
+  MergeLinears()(model);
+  reverse_all(model);
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(Carry, TrainedMergedWeightsSplitExactly) {
+  Model model = two_blocks();
+  const Model original = model;
+  compose(MergeLinears(), FuseBiasInLinear())(model);
+  // Train the bias column of the fused weight, of `k` in block `a` alone.
+  at::Tensor fused(model.state().tensor(model.state().find("a.q-k-merged.weight")));
+  fused.narrow(0, 4, 4).narrow(1, 4, 1).add_(0.5);
+  Model current = deep_copy(model);
+  reverse_all(model);
+  validate(model);
+  expect_same_results(current, model, random_inputs(model));
+  for (StateId id : model.state()) {
+    const std::string& name = model.state()[id].name;
+    const bool same = model.state().tensor(id).is_same(original.state().tensor(id));
+    EXPECT_EQ(same, name != "a.k.bias") << name;
+  }
+  EXPECT_TRUE(at::Tensor(model.state().tensor(model.state().find("a.k.bias")))
+                  .equal(at::Tensor(original.state().tensor(original.state().find("a.k.bias"))) + 0.5));
+}
+
+TEST(Carry, DiscardingChangesRestoresTheOriginals) {
+  Model model = two_blocks();
+  const std::string before = snapshot(model);
+  MergeLinears()(model);
+  at::Tensor(model.state().tensor(model.state().find("a.q-k-merged.weight"))).mul_(2);
+  reverse_all(model, {.dependents = Dependents::reapply, .discard_changes = true});
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(Compose, LeavesItsInputUntouchedWhenNotInPlace) {
+  Model model = two_blocks();
+  const std::string before = snapshot(model);
+  const auto speedup = compose(Inplace::no, MergeLinears(), ChangeTrueDivToMulByInverse());
+  Outcome outcome = speedup(model);
+  ASSERT_TRUE(outcome.copy);
+  EXPECT_EQ(outcome.steps.size(), 4u);
+  EXPECT_EQ(snapshot(model), before);
+  const std::string after = snapshot(*outcome.copy);
+  const Outcome back = speedup(*outcome.copy, Reverse::yes);
+  EXPECT_EQ(snapshot(*outcome.copy), after);
+  EXPECT_EQ(snapshot(*back.copy), before);
+}
+
+TEST(Compose, NestsAndReversesRightToLeft) {
+  Model model = two_blocks();
+  const std::string before = snapshot(model);
+  const auto nested = compose(compose(MergeLinears(), FuseBiasInLinear()), ChangeTrueDivToMulByInverse());
+  EXPECT_TRUE(nested.reversible());
+  EXPECT_TRUE(nested.preserves_computation());
+  EXPECT_EQ(nested(model).steps.size(), 6u);
+  const Outcome back = nested(model, Reverse::yes);
+  EXPECT_EQ(back.reversal.reversed.size(), 6u);
+  EXPECT_TRUE(back.reversal.replaced.empty());
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(Compose, HasASignatureOfItsParts) {
+  EXPECT_EQ(compose(MergeLinears(), FuseBiasInLinear()).signature(),
+            R"(compose(transformations=["merge-linears", "fuse-bias-in-linear"]))");
+}
+
+TEST(Marks, AreSetByApplyingAndTakenBackByReversing) {
+  Model model = two_blocks();
+  const MergeLinears merge;
+  merge(model);
+  EXPECT_EQ(merge.get_transformed_nodes(model).size(), 4u);
+  EXPECT_TRUE(merge.transformed(model, model.graph().find("linear")));
+  EXPECT_FALSE(FuseBiasInLinear().transformed(model, model.graph().find("linear")));
+  reverse_all(model);
+  EXPECT_TRUE(merge.get_transformed_nodes(model).empty());
+}
+
+TEST(Marks, CanBeSetByHandAndAreSteps) {
+  Model model = two_blocks();
+  const std::string before = snapshot(model);
+  const MergeLinears merge;
+  const NodeId node = model.graph().find("add");
+  merge.mark_as_transformed(model, node);
+  EXPECT_TRUE(merge.transformed(model, node));
+  merge.mark_as_restored(model, node);
+  EXPECT_FALSE(merge.transformed(model, node));
+  EXPECT_EQ(model.history().size(), 2u);
+  reverse_all(model);
+  EXPECT_EQ(snapshot(model), before);
+}
+
+TEST(Apply, FiltersSitesByPattern) {
+  Model model = two_blocks();
+  EXPECT_EQ(apply(model, MergeLinears(), {.only = {"a.*"}, .except = {}}).steps.size(), 1u);
+  EXPECT_EQ(apply(model, MergeLinears(), {.only = {}, .except = {"b.*"}}).steps.size(), 0u);
+  EXPECT_EQ(log(model), std::vector<std::string>{"1  merge-linears  a.{q,k}"});
+}
+
+TEST(Registry, SuggestsTheNearestTransformation) {
+  EXPECT_EQ(error_of([] { find_transformation("merge-linear"); }),
+            "there is no transformation 'merge-linear'; did you mean 'merge-linears'?");
+}
+
+}  // namespace
+}  // namespace refx::testing

@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <random>
+
+#include "kit.h"
+
+namespace refx::testing {
+namespace {
+
+Node relu(NodeId x) { return {.target = "aten.relu.default", .args = {x}}; }
+
+TEST(Graph, KeepsOrderUnderRandomInsertion) {
+  Model model;
+  Editor editor(model);
+  std::mt19937 random(3);
+  std::vector<NodeId> expected{editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"})};
+  for (int i = 0; i < 20000; ++i) {
+    // Mostly at one spot: the worst case for labels of an order.
+    const std::size_t at = random() % 4 ? expected.size() / 2 : random() % expected.size();
+    const NodeId id = editor.insert_before(expected[at], {.op = Opcode::get_attr, .target = "s"});
+    expected.insert(expected.begin() + static_cast<std::ptrdiff_t>(at), id);
+  }
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), model.graph().begin()));
+  for (std::size_t i = 1; i < expected.size(); ++i)
+    ASSERT_TRUE(model.graph().precedes(expected[i - 1], expected[i]));
+}
+
+TEST(Graph, KeepsUsersOfAValueUsedByMany) {
+  Model model;
+  Editor editor(model);
+  const NodeId x = editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"});
+  std::vector<NodeId> users;
+  for (int i = 0; i < 1000; ++i) users.push_back(editor.insert_before({}, relu(x)));
+  EXPECT_EQ(model.graph().users(x), users);
+  for (std::size_t i = 0; i < users.size(); i += 2) editor.erase_node(users[i]);
+  EXPECT_EQ(model.graph().num_users(x), 500u);
+  EXPECT_FALSE(model.graph().only_user(x));
+  for (std::size_t i = 1; i + 2 < users.size(); i += 2) editor.erase_node(users[i]);
+  EXPECT_EQ(model.graph().only_user(x), users.back());
+}
+
+TEST(Graph, NamesNodesAsTorchFxDoes) {
+  Model model;
+  Editor editor(model);
+  const NodeId x = editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"});
+  auto name = [&](Node node) { return model.graph()[editor.insert_before({}, std::move(node))].name; };
+  EXPECT_EQ(name(relu(x)), "relu");
+  EXPECT_EQ(name(relu(x)), "relu_1");
+  EXPECT_EQ(name(relu(x)), "relu_2");
+  EXPECT_EQ(name({.target = "torch.nn.functional.pad", .args = {x}}), "pad");
+  EXPECT_EQ(name({.target = "operator.truediv", .args = {x, 2}}), "truediv");
+  EXPECT_EQ(name({.op = Opcode::call_module, .target = "encoder.0"}), "encoder_0");
+}
+
+TEST(Arg, ComparesExactly) {
+  EXPECT_FALSE(Arg(7) == Arg(7.0));
+  EXPECT_FALSE(Arg(0.0) == Arg(-0.0));
+  EXPECT_TRUE(Arg(std::nan("")) == Arg(std::nan("")));
+  EXPECT_FALSE(Arg(List{{1, 2}}) == Arg(Tuple{{1, 2}}));
+  EXPECT_TRUE(Arg(Dict{{{"a", List{{1}}}}}) == Arg(Dict{{{"a", List{{1}}}}}));
+}
+
+TEST(Type, MultipliesSymbolicStrides) {
+  const auto strides = contiguous_strides({Dim("s0", 2), Dim("s1 + 1", 4), 6});
+  EXPECT_EQ(strides[2], Dim(1));
+  EXPECT_EQ(strides[1], Dim(6));
+  EXPECT_EQ(strides[0], Dim("6*(s1 + 1)", 24));
+}
+
+TEST(State, CountsWhoSharesAStorage) {
+  const Model model = parse(R"(parameter a : f32[2, 4]
+parameter b : f32[4] shares=a offset=4
+parameter c : f32[4]
+graph():
+    %x : f32[2, 4] = placeholder[target=x]
+    return x
+)");
+  EXPECT_EQ(model.state().storage_sharers(model.state().find("a")), 2u);
+  EXPECT_EQ(model.state().storage_sharers(model.state().find("b")), 2u);
+  EXPECT_EQ(model.state().storage_sharers(model.state().find("c")), 1u);
+}
+
+}  // namespace
+}  // namespace refx::testing
