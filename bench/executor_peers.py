@@ -84,18 +84,21 @@ def main(program):
     print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
           f"torch {torch.__version__}, Python {platform.python_version()}")
     for h in (64, 128, 256):
+        print(f"hidden {h}", flush=True)
         ours = refx(program, h)
-        rows = [("refx planned", ours["planned_us"]), ("refx plain", ours["plain_us"]),
-                ("C++ unboxed", ours["unboxed_us"])]
+
+        def show(name, us):
+            print(f"  {name:20} {us:9.1f} us   {us / ours['planned_us']:5.2f} x refx planned", flush=True)
+
+        show("refx planned", ours["planned_us"])
+        show("refx plain", ours["plain_us"])
+        show("C++ unboxed", ours["unboxed_us"])
         with torch.no_grad():
             try:
                 for name, f in peers(h):
-                    rows.append((name, microseconds(f)))
+                    show(name, microseconds(f))
             except Exception as error:  # a compiler that is not there, most likely
-                print(f"hidden {h}: {type(error).__name__}: {str(error).splitlines()[0]}")
-        print(f"hidden {h}")
-        for name, us in rows:
-            print(f"  {name:20} {us:9.1f} us   {us / ours['planned_us']:5.2f} x refx planned")
+                print(f"  {type(error).__name__}: {str(error).splitlines()[0]}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,356 @@
+#include "exec/compile.h"
+
+#include <ATen/core/Tensor.h>
+
+#include "exec/lowering.h"
+#include "exec/python_ops.h"
+#include "exec/resolve.h"
+#include "refx/error.h"
+
+namespace refx::exec {
+namespace {
+
+using c10::IValue;
+
+bool consume(std::string_view& text, std::string_view prefix) {
+  if (text.substr(0, prefix.size()) != prefix) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+// "torch.linalg.norm" is aten::linalg_norm; "torch._C._nn.gelu" is aten::gelu.
+std::string aten_name(std::string_view target) {
+  for (std::string_view space : {"linalg", "fft", "special"}) {
+    std::string_view rest = target;
+    if (consume(rest, "torch." + std::string(space) + "."))
+      return std::string(space) + "_" + std::string(rest);
+  }
+  return std::string(target.substr(target.rfind('.') + 1));
+}
+
+std::optional<c10::ScalarType> cast_method(std::string_view name) {
+  if (name == "float") return at::kFloat;
+  if (name == "double") return at::kDouble;
+  if (name == "half") return at::kHalf;
+  if (name == "bfloat16") return at::kBFloat16;
+  if (name == "long") return at::kLong;
+  if (name == "int") return at::kInt;
+  if (name == "short") return at::kShort;
+  if (name == "char") return at::kChar;
+  if (name == "byte") return at::kByte;
+  if (name == "bool") return at::kBool;
+  return std::nullopt;
+}
+
+void bind_overloaded(Instruction& instruction, const Values& slots) {
+  bind_best_overload(instruction, instruction.name, instruction.args, instruction.kwargs, slots);
+}
+
+Operand convert_arg(const Arg& arg, const std::unordered_map<NodeId, Operand>* values);
+
+Operand convert_nest(Operand::Form form, const Args& args,
+                     const std::unordered_map<NodeId, Operand>* values) {
+  std::vector<Operand> items;
+  for (const Arg& a : args) items.push_back(convert_arg(a, values));
+  return Operand::nest(form, std::move(items));
+}
+
+struct ToOperand {
+  const std::unordered_map<NodeId, Operand>* values;
+
+  Operand operator()(None) const { return {}; }
+  Operand operator()(bool v) const { return v; }
+  Operand operator()(std::int64_t v) const { return v; }
+  Operand operator()(double v) const { return v; }
+  Operand operator()(std::complex<double> v) const {
+    return {IValue(c10::complex<double>(v)), Kind::complex};
+  }
+  Operand operator()(const std::string& v) const { return {IValue(v), Kind::string}; }
+  Operand operator()(c10::ScalarType v) const { return {IValue(v), Kind::dtype}; }
+  Operand operator()(c10::Device v) const { return {IValue(v), Kind::device}; }
+  Operand operator()(c10::Layout v) const { return {IValue(v), Kind::layout}; }
+  Operand operator()(c10::MemoryFormat v) const { return {IValue(v), Kind::memory_format}; }
+  Operand operator()(NodeId v) const {
+    REFX_CHECK(values && values->count(v), "a node is used before it is defined");
+    return values->at(v);
+  }
+  Operand operator()(const SymInt& v) const {
+    throw Error("the symbol in '" + v.expr + "' is not bound: no node computes it");
+  }
+  Operand operator()(Ellipsis) const { return Operand::nest(Operand::Form::ellipsis, {}); }
+  Operand operator()(const Raw&) const {
+    throw Error("an argument is a subgraph or a custom object, which the executor cannot run");
+  }
+  Operand operator()(const List& v) const {
+    return convert_nest(Operand::Form::list, v.items, values);
+  }
+  Operand operator()(const Tuple& v) const {
+    return convert_nest(Operand::Form::tuple, v.items, values);
+  }
+  Operand operator()(const Slice& v) const {
+    Args parts = v.parts;
+    parts.resize(3);
+    return convert_nest(Operand::Form::slice, parts, values);
+  }
+  Operand operator()(const Dict& v) const {
+    Args flat;
+    for (const auto& [key, value] : v.items) {
+      flat.push_back(key);
+      flat.push_back(value);
+    }
+    return convert_nest(Operand::Form::dict, flat, values);
+  }
+};
+
+Operand convert_arg(const Arg& arg, const std::unordered_map<NodeId, Operand>* values) {
+  return std::visit(ToOperand{values}, arg.value());
+}
+
+std::string where(const Node& node) {
+  return "node '" + node.name + "' (" + std::string(to_string(node.op)) + " " + node.target + "): ";
+}
+
+}  // namespace
+
+// ---- emitting ----------------------------------------------------------------------------------
+
+Slot Compiler::new_slot() {
+  program_.slots.emplace_back();
+  return static_cast<Slot>(program_.slots.size() - 1);
+}
+
+Instruction& Compiler::emit() {
+  Instruction& instruction = program_.code.emplace_back();
+  instruction.node = node_->name;
+  instruction.target = node_->op == Opcode::call_module
+                           ? model_.modules()[model_.modules().find(node_->target)].type
+                           : node_->target;
+  return instruction;
+}
+
+Operand Compiler::result_of(Instruction& instruction) {
+  instruction.result = new_slot();
+  std::vector<Operand> items = {Operand::of_slot(instruction.result)};
+  for (std::uint32_t i = 1; i < instruction.results; ++i)
+    items.push_back(Operand::of_slot(new_slot()));
+  return items.size() == 1 ? items[0] : Operand::nest(Operand::Form::tuple, std::move(items));
+}
+
+Operand Compiler::call(std::string_view target, std::vector<Operand> args, NamedOperands kwargs) {
+  c10::OperatorHandle op = find_operator(target);
+  Instruction& instruction = emit();
+  bind_operator(instruction, op, args, kwargs);
+  instruction.results = std::max<std::uint32_t>(1, op.schema().returns().size());
+  return result_of(instruction);
+}
+
+Operand Compiler::call_native(Native native, std::vector<Operand> args) {
+  Instruction& instruction = emit();
+  instruction.native = native;
+  instruction.args = std::move(args);
+  return result_of(instruction);
+}
+
+Operand Compiler::call_late(Bind bind, std::string name, std::vector<Operand> args,
+                            NamedOperands kwargs) {
+  Instruction& instruction = emit();
+  instruction.bind = bind;
+  instruction.name = std::move(name);
+  instruction.args = std::move(args);
+  instruction.kwargs = std::move(kwargs);
+  return result_of(instruction);
+}
+
+Operand Compiler::call_overloaded(std::string name, std::vector<Operand> args,
+                                  NamedOperands kwargs) {
+  if (overloads(name).empty()) {
+    std::string near = nearest_operator(name);
+    throw Error("no operator aten::" + name +
+                (near.empty() ? "" : "; did you mean '" + near + "'?"));
+  }
+  return call_late(bind_overloaded, std::move(name), std::move(args), std::move(kwargs));
+}
+
+Operand Compiler::state(std::string_view name) {
+  auto [it, is_new] = state_slots_.try_emplace(std::string(name), 0);
+  if (is_new) {
+    StateId id = model_.state().find(name);
+    if (!id) throw Error("the model has no state entry '" + std::string(name) + "'");
+    it->second = new_slot();
+    program_.slots[it->second] = at::Tensor(model_.state().tensor(id));
+    program_.state_slots.push_back(it->second);
+  }
+  return Operand::of_slot(it->second, Kind::tensor);
+}
+
+Operand Compiler::constant(const Arg& arg) const { return convert_arg(arg, nullptr); }
+Operand Compiler::operand(const Arg& arg) const { return convert_arg(arg, &values_); }
+
+std::vector<Operand> Compiler::operands(const Args& args) const {
+  std::vector<Operand> out;
+  for (const Arg& a : args) out.push_back(operand(a));
+  return out;
+}
+
+NamedOperands Compiler::operands(const Kwargs& kwargs) const {
+  NamedOperands out;
+  for (const auto& [name, a] : kwargs) out.emplace_back(name, operand(a));
+  return out;
+}
+
+// ---- nodes -------------------------------------------------------------------------------------
+
+namespace {
+
+// getitem of a known tuple by a known position: no instruction at all.
+const Operand* known_item(const std::vector<Operand>& args) {
+  if (args.size() != 2 || args[0].form != Operand::Form::tuple) return nullptr;
+  if (args[1].form != Operand::Form::constant || !args[1].constant.isInt()) return nullptr;
+  auto size = static_cast<std::int64_t>(args[0].items.size());
+  std::int64_t i = args[1].constant.toInt();
+  if (i < 0) i += size;
+  return i >= 0 && i < size ? &args[0].items[static_cast<std::size_t>(i)] : nullptr;
+}
+
+// What getattr yields, where IValue alone would not tell.
+Kind attribute_kind(const std::vector<Operand>& args) {
+  if (args.size() < 2 || args[1].kind != Kind::string) return Kind::unknown;
+  const std::string& name = args[1].constant.toStringRef();
+  return name == "dtype" ? Kind::dtype : name == "layout" ? Kind::layout : Kind::unknown;
+}
+
+}  // namespace
+
+Operand Compiler::compile_function(const Node& node) {
+  std::string_view target = node.target;
+  auto args = operands(node.args);
+  auto kwargs = operands(node.kwargs);
+  if (const PythonFunction* f = find_builtin(target)) {
+    for (auto& [name, value] : kwargs) args.push_back(std::move(value));
+    Kind kind = target.ends_with("getattr") ? attribute_kind(args) : Kind::unknown;
+    Operand result = call_native(f->native, std::move(args));
+    result.kind = kind;
+    return result;
+  }
+  std::string_view name = target;
+  if (consume(name, "operator.") || consume(name, "_operator.")) {
+    const PythonFunction* f = find_operator_function(name);
+    if (!f) throw Error("the executor does not know Python's operator." + std::string(name));
+    if (const Operand* item = name == "getitem" ? known_item(args) : nullptr) return *item;
+    if (f->native) return call_native(f->native, std::move(args));
+    return call_late(f->bind, std::string(name), std::move(args), {});
+  }
+  bool python_name = target.substr(0, 6) == "torch." && target.substr(0, 10) != "torch.ops.";
+  if (python_name) return compile_torch_function(target, std::move(args), std::move(kwargs));
+  if (parse_operator(target)) return call(target, std::move(args), std::move(kwargs));
+  throw Error(
+      "the executor does not know this function; it runs operators of the dispatcher "
+      "(\"aten.add.Tensor\"), torch.*, torch.nn.functional.*, operator.* and math.*");
+}
+
+Operand Compiler::compile_torch_function(std::string_view target, std::vector<Operand> args,
+                                         NamedOperands kwargs) {
+  std::string_view functional = target;
+  if (consume(functional, "torch.nn.functional.")) {
+    if (auto lowered = lower_functional(*this, functional, args, kwargs)) return *lowered;
+  }
+  std::string_view method = target;
+  if (consume(method, "torch.Tensor.")) {
+    if (const PythonFunction* f = find_method(method); f && f->native) {
+      return call_native(f->native, std::move(args));
+    }
+  }
+  return call_overloaded(aten_name(target), std::move(args), std::move(kwargs));
+}
+
+Operand Compiler::compile_method(const Node& node) {
+  auto args = operands(node.args);
+  auto kwargs = operands(node.kwargs);
+  if (const PythonFunction* f = find_method(node.target)) {
+    if (f->bind) return call_late(f->bind, node.target, std::move(args), std::move(kwargs));
+    for (auto& [name, value] : kwargs) args.push_back(std::move(value));
+    return call_native(f->native, std::move(args));
+  }
+  if (auto dtype = cast_method(node.target)) {
+    return call("aten.to.dtype", {args.at(0), Operand(IValue(*dtype), Kind::dtype)},
+                std::move(kwargs));
+  }
+  if (node.target == "cpu" || node.target == "cuda") {
+    Operand device(IValue(c10::Device(node.target)), Kind::device);
+    return call("aten.to.dtype_layout", {args.at(0)}, {{"device", device}});
+  }
+  if (node.target == "type") {
+    return call("aten.to.dtype", {args.at(0), args.at(1)});
+  }
+  return call_overloaded(node.target, std::move(args), std::move(kwargs));
+}
+
+Operand Compiler::compile_module(const Node& node) {
+  ModuleId id = model_.modules().find(node.target);
+  if (!id) throw Error("the model has no module '" + node.target + "'");
+  return lower_layer(*this, model_.modules()[id], operands(node.args), operands(node.kwargs));
+}
+
+Operand Compiler::user_input(const Node& node) {
+  Slot slot = new_slot();
+  program_.user_inputs.push_back({node.name, slot});
+  return Operand::of_slot(slot);
+}
+
+Operand Compiler::compile_node(NodeId, const Node& node) {
+  switch (node.op) {
+    case Opcode::placeholder:
+      return node.state.empty() ? user_input(node) : state(node.state);
+    case Opcode::get_attr:
+      return state(bound_state(node));
+    case Opcode::call_function:
+      return compile_function(node);
+    case Opcode::call_method:
+      return compile_method(node);
+    case Opcode::call_module:
+      return compile_module(node);
+    case Opcode::output:
+      program_.output = node.args.empty() ? Operand() : operand(node.args[0]);
+      return {};
+  }
+  REFX_CHECK(false, "unknown opcode");
+}
+
+void Compiler::compile_mutations() {
+  for (const Mutation& m : model_.mutations()) {
+    if (model_.state().find(m.target)) {
+      program_.mutations.push_back({m.output, state(m.target).slot});
+      continue;
+    }
+    NodeId placeholder = model_.graph().find(m.target);
+    if (!placeholder || !values_.count(placeholder)) {
+      throw Error("output " + std::to_string(m.output) + " is to be written into '" + m.target +
+                  "', which is neither a state entry nor an input");
+    }
+    program_.mutations.push_back({m.output, values_.at(placeholder).slot});
+  }
+}
+
+Program Compiler::compile() {
+  for (NodeId id : model_.graph()) {
+    const Node& node = model_.graph()[id];
+    node_ = &node;
+    try {
+      values_[id] = compile_node(id, node);
+    } catch (const Error& e) {
+      throw Error(where(node) + e.what());
+    } catch (const c10::Error& e) {
+      throw Error(where(node) + e.what_without_backtrace());
+    }
+  }
+  model_.graph().output();
+  compile_mutations();
+  find_last_uses(program_);
+  for (Slot s = 0; s < program_.slots.size(); ++s) {
+    if (program_.slots[s].isNone()) program_.transient.push_back(s);
+  }
+  program_.revision = model_.revision();
+  return std::move(program_);
+}
+
+}  // namespace refx::exec

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "exec/program.h"
+#include "refx/model.h"
+
+namespace refx::exec {
+
+// Turns a model's nodes into a Program. The emitting half is what lowerings of functions and layers
+// write with.
+class Compiler {
+ public:
+  explicit Compiler(const Model& model) : model_(model) {}
+  Program compile();
+
+  // Each emits one instruction and returns its result; several results make a tuple.
+  Operand call(std::string_view target, std::vector<Operand> args, NamedOperands kwargs = {});
+  Operand call_native(Native native, std::vector<Operand> args);
+  Operand call_late(Bind bind, std::string name, std::vector<Operand> args, NamedOperands kwargs);
+  Operand call_overloaded(std::string name, std::vector<Operand> args, NamedOperands kwargs);
+
+  Operand constant(const Arg& arg) const;  // an argument without nodes in it
+  // The tensor of that name.
+  Operand state(std::string_view name);
+  bool has_state(std::string_view name) const { return bool(model_.state().find(name)); }
+  const Model& model() const { return model_; }
+
+ private:
+  Operand compile_node(NodeId id, const Node& node);
+  Operand compile_function(const Node& node);
+  Operand compile_torch_function(std::string_view target, std::vector<Operand> args,
+                                 NamedOperands kwargs);
+  Operand compile_method(const Node& node);
+  Operand compile_module(const Node& node);
+  Operand user_input(const Node& node);
+  void compile_mutations();
+
+  Operand operand(const Arg& arg) const;
+  std::vector<Operand> operands(const Args& args) const;
+  NamedOperands operands(const Kwargs& kwargs) const;
+  Instruction& emit();
+  Operand result_of(Instruction& instruction);
+  Slot new_slot();
+
+  const Model& model_;
+  const Node* node_ = nullptr;  // the one being compiled
+  Program program_;
+  std::unordered_map<NodeId, Operand> values_;
+  std::unordered_map<std::string, Slot> state_slots_;
+};
+
+}  // namespace refx::exec

@@ -1,0 +1,194 @@
+#include "refx/executor.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "exec/compile.h"
+#include "exec/plan.h"
+#include "exec/program.h"
+#include "refx/error.h"
+
+namespace refx {
+
+using c10::IValue;
+
+struct Executor::Program : exec::Program {
+  exec::Stack stack;
+  exec::Signature current, previous;
+  std::vector<std::unique_ptr<exec::Plan>> plans;  // the latest first
+  bool may_plan = true;
+  bool planned = false;  // the last run
+};
+
+namespace {
+
+std::string expected_inputs(const exec::Program& program, std::size_t got) {
+  std::string names;
+  for (const auto& input : program.user_inputs) names += (names.empty() ? "" : ", ") + input.name;
+  std::size_t n = program.user_inputs.size();
+  return "model takes " + std::to_string(n) + (n == 1 ? " input" : " inputs") +
+         (n == 0 ? "" : " (" + names + ")") + ", got " + std::to_string(got);
+}
+
+std::string first_line(const char* message) {
+  std::string text(message);
+  return text.substr(0, text.find('\n'));
+}
+
+// Whatever happens in a run, the next one starts with empty slots.
+class SlotGuard {
+ public:
+  SlotGuard(exec::Program& program, const std::vector<IValue>& inputs) : program_(program) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      program.slots[program.user_inputs[i].slot] = inputs[i];
+    }
+  }
+  ~SlotGuard() {
+    for (exec::Slot s : program_.transient) program_.slots[s] = IValue();
+  }
+
+ private:
+  exec::Program& program_;
+};
+
+[[noreturn]] void rethrow(const exec::Instruction& at) {
+  std::string where = "node '" + at.node + "' (" + at.target + "): ";
+  try {
+    throw;
+  } catch (const Error& e) {
+    throw Error(where + e.what());
+  } catch (const c10::Error& e) {
+    throw Error(where + first_line(e.what_without_backtrace()));
+  } catch (const std::exception& e) {
+    throw Error(where + first_line(e.what()));
+  }
+}
+
+// The outputs that are written somewhere leave the tuple; the rest is returned.
+IValue write_back(exec::Program& program, IValue result) {
+  if (program.mutations.empty()) return result;
+  if (!result.isTuple() && !result.isList()) {
+    throw Error("a model with mutated outputs returns a tuple, got " + result.tagKind());
+  }
+  std::vector<IValue> items =
+      result.isTuple() ? result.toTupleRef().elements().vec() : result.toListRef().vec();
+  std::vector<bool> written(items.size(), false);
+  for (const auto& m : program.mutations) {
+    if (m.output >= items.size()) {
+      throw Error("output " + std::to_string(m.output) + " is to be written back, but there are " +
+                  std::to_string(items.size()));
+    }
+    written[m.output] = true;
+    const at::Tensor& target = program.slots[m.target].toTensor();
+    const at::Tensor& value = items[m.output].toTensor();
+    if (target.is_same(value)) continue;
+    target.copy_(value);
+    if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
+  }
+  std::vector<IValue> rest;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!written[i]) rest.push_back(std::move(items[i]));
+  }
+  return c10::ivalue::Tuple::create(std::move(rest));
+}
+
+IValue run_plainly(exec::Program& p, exec::Stack& stack, const std::vector<IValue>& inputs) {
+  SlotGuard guard(p, inputs);
+  exec::Instruction* current = nullptr;
+  try {
+    for (exec::Instruction& i : p.code) {
+      current = &i;
+      exec::execute(i, p.slots, stack);
+    }
+  } catch (...) {
+    rethrow(*current);
+  }
+  return write_back(p, exec::evaluate(p.output, p.slots));
+}
+
+std::pair<IValue, std::unique_ptr<exec::Plan>> run_planning(exec::Program& p,
+                                                            const exec::Signature& signature,
+                                                            exec::Stack& stack,
+                                                            const std::vector<IValue>& inputs) {
+  SlotGuard guard(p, inputs);
+  exec::Instruction* current = nullptr;
+  std::unique_ptr<exec::Plan> plan;
+  try {
+    plan = exec::run_and_plan(p, signature, stack, current);
+  } catch (...) {
+    rethrow(*current);
+  }
+  return {write_back(p, exec::evaluate(p.output, p.slots)), std::move(plan)};
+}
+
+using Plans = std::vector<std::unique_ptr<exec::Plan>>;
+constexpr std::size_t kPlans = 4;  // each keeps an arena
+
+// The plan for these inputs, moved to the front. Plans whose state was replaced are dropped.
+exec::Plan* find_plan(Plans& plans, const exec::Signature& signature,
+                      const exec::Program& program) {
+  for (std::size_t k = 0; k < plans.size(); ++k) {
+    if (!(plans[k]->signature == signature)) continue;
+    if (!plans[k]->is_current(program)) {
+      plans.clear();
+      return nullptr;
+    }
+    std::rotate(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(k),
+                plans.begin() + static_cast<std::ptrdiff_t>(k) + 1);
+    return plans[0].get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Executor::Executor(const Model& model) : program_(std::make_unique<Program>()) {
+  static_cast<exec::Program&>(*program_) = exec::Compiler(model).compile();
+  program_->stack.reserve(16);
+}
+Executor::~Executor() = default;
+Executor::Executor(Executor&&) noexcept = default;
+Executor& Executor::operator=(Executor&&) noexcept = default;
+
+std::uint64_t Executor::revision() const { return program_->revision; }
+
+void Executor::use_plans(bool on) {
+  program_->may_plan = on;
+  program_->plans.clear();
+}
+bool Executor::last_run_was_planned() const { return program_->planned; }
+
+// Inputs like those of an earlier run find their plan. Inputs like those of the last run are worth
+// one; others, such as shapes that change all the time, are not.
+IValue Executor::run(const std::vector<IValue>& inputs) {
+  Program& p = *program_;
+  if (inputs.size() != p.user_inputs.size()) throw Error(expected_inputs(p, inputs.size()));
+  // Below autograd: the cost of inference mode, and ordinary tensors come out.
+  c10::AutoGradMode no_grad(false);
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  p.planned = false;
+  if (!p.may_plan) return run_plainly(p, p.stack, inputs);
+  p.current.assign(inputs);
+  if (exec::Plan* plan = find_plan(p.plans, p.current, p)) {
+    p.planned = true;
+    return run_plainly(plan->program, p.stack, inputs);
+  }
+  bool again = p.current.is_fixed() && p.current == p.previous;
+  p.previous = p.current;
+  if (!again) return run_plainly(p, p.stack, inputs);
+  auto [result, plan] = run_planning(p, p.current, p.stack, inputs);
+  p.may_plan = plan != nullptr;
+  if (plan) p.plans.insert(p.plans.begin(), std::move(plan));
+  if (p.plans.size() > kPlans) p.plans.pop_back();
+  return result;
+}
+
+IValue Model::forward(std::vector<IValue> inputs) {
+  // A copy of the model shares the executor until one of the two runs.
+  bool stale = !executor_ || executor_->revision() != revision_ || executor_.use_count() > 1;
+  if (stale) executor_ = std::make_shared<Executor>(*this);
+  return executor_->run(inputs);
+}
+
+}  // namespace refx

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "exec/program.h"
+
+namespace refx::exec {
+
+// Python's x[index] and x[index] = value, for tensors, tuples and lists.
+c10::IValue getitem(const Call& call);
+c10::IValue setitem(const Call& call);
+
+}  // namespace refx::exec

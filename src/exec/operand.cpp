@@ -1,0 +1,108 @@
+#include "exec/operand.h"
+
+#include "refx/error.h"
+
+namespace refx::exec {
+
+Kind kind_of(const c10::IValue& v) {
+  if (v.isTensor()) return Kind::tensor;
+  if (v.isNone()) return Kind::none;
+  if (v.isBool()) return Kind::boolean;
+  if (v.isInt()) return Kind::integer;
+  if (v.isDouble()) return Kind::floating;
+  if (v.isComplexDouble()) return Kind::complex;
+  if (v.isString()) return Kind::string;
+  if (v.isDevice()) return Kind::device;
+  if (v.isList() || v.isTuple()) return Kind::sequence;
+  return Kind::other;
+}
+
+Kind kind_of(const Operand& operand, const std::vector<c10::IValue>& slots) {
+  switch (operand.form) {
+    case Operand::Form::slot:
+      return operand.kind == Kind::unknown ? kind_of(slots[operand.slot]) : operand.kind;
+    case Operand::Form::list:
+    case Operand::Form::tuple:
+      return Kind::sequence;
+    default:
+      return operand.kind;
+  }
+}
+
+Operand Operand::of_slot(Slot slot, Kind kind) {
+  Operand o;
+  o.form = Form::slot;
+  o.kind = kind;
+  o.slot = slot;
+  return o;
+}
+
+Operand Operand::nest(Form form, std::vector<Operand> items) {
+  Operand o;
+  o.form = form;
+  o.kind = form == Form::slice      ? Kind::slice
+           : form == Form::ellipsis ? Kind::ellipsis
+           : form == Form::dict     ? Kind::other
+                                    : Kind::sequence;
+  o.items = std::move(items);
+  return o;
+}
+
+bool Operand::has_slots() const {
+  bool found = false;
+  for_each_slot(*this, [&](Slot) { found = true; });
+  return found;
+}
+
+namespace {
+
+bool all_tensors(const std::vector<c10::IValue>& values) {
+  return !values.empty() &&
+         std::all_of(values.begin(), values.end(), [](const auto& v) { return v.isTensor(); });
+}
+
+c10::IValue make_list(std::vector<c10::IValue> values) {
+  c10::TypePtr element = c10::AnyType::get();
+  if (all_tensors(values)) element = c10::TensorType::get();
+  c10::impl::GenericList list(element);
+  for (auto& v : values) list.push_back(std::move(v));
+  return list;
+}
+
+c10::IValue make_dict(const std::vector<c10::IValue>& flat) {
+  if (flat.empty()) return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
+  std::vector<c10::IValue> values;
+  for (std::size_t i = 1; i < flat.size(); i += 2) values.push_back(flat[i]);
+  c10::TypePtr element = c10::AnyType::get();
+  if (all_tensors(values)) element = c10::TensorType::get();
+  c10::impl::GenericDict dict(flat[0].type(), element);
+  for (std::size_t i = 0; i < flat.size(); i += 2) dict.insert_or_assign(flat[i], flat[i + 1]);
+  return dict;
+}
+
+}  // namespace
+
+c10::IValue evaluate(const Operand& operand, const std::vector<c10::IValue>& slots) {
+  using Form = Operand::Form;
+  if (operand.form == Form::constant) return operand.constant;
+  if (operand.form == Form::slot) return slots[operand.slot];
+  if (operand.form == Form::slice || operand.form == Form::ellipsis) {
+    throw Error("a slice or '...' is only known as an index of operator.getitem or setitem");
+  }
+  std::vector<c10::IValue> values;
+  values.reserve(operand.items.size());
+  for (const Operand& item : operand.items) values.push_back(evaluate(item, slots));
+  if (operand.form == Form::tuple) return c10::ivalue::Tuple::create(std::move(values));
+  return operand.form == Form::list ? make_list(std::move(values)) : make_dict(values);
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) out += i + 1 == names.size() ? " and " : ", ";
+    out += "'" + names[i] + "'";
+  }
+  return out;
+}
+
+}  // namespace refx::exec

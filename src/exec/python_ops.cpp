@@ -1,0 +1,457 @@
+#include "exec/python_ops.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/reciprocal.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "exec/indexing.h"
+#include "exec/resolve.h"
+#include "refx/error.h"
+
+namespace refx::exec {
+namespace {
+
+using c10::IValue;
+
+// ---- numbers, with Python's rules --------------------------------------------------------------
+
+bool is_int(const IValue& v) { return v.isInt() || v.isBool(); }
+std::int64_t as_int(const IValue& v) { return v.isBool() ? v.toBool() : v.toInt(); }
+
+double as_double(const IValue& v) {
+  if (v.isDouble()) return v.toDouble();
+  if (is_int(v)) return static_cast<double>(as_int(v));
+  if (v.isTensor()) return v.toTensor().item().toDouble();
+  throw Error("expected a number, got " + v.tagKind());
+}
+
+std::int64_t nonzero(std::int64_t v) {
+  if (v == 0) throw Error("integer division by zero");
+  return v;
+}
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  std::int64_t q = a / nonzero(b);
+  return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+std::int64_t int_pow(std::int64_t base, std::int64_t exponent) {
+  std::int64_t out = 1;
+  for (; exponent > 0; --exponent) out *= base;
+  return out;
+}
+double float_mod(double a, double b) {
+  double r = std::fmod(a, b);
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
+
+std::vector<IValue> items(const IValue& v) {
+  if (v.isTuple()) return v.toTupleRef().elements().vec();
+  if (v.isList()) return v.toListRef().vec();
+  throw Error("expected a tuple or list, got " + v.tagKind());
+}
+bool is_sequence(const IValue& v) { return v.isTuple() || v.isList(); }
+IValue tuple(std::vector<IValue> values) { return c10::ivalue::Tuple::create(std::move(values)); }
+
+template <class Ints, class Doubles>
+IValue arithmetic(const Call& call, Ints ints, Doubles doubles) {
+  IValue a = call[0], b = call[1];
+  if (is_int(a) && is_int(b)) return ints(as_int(a), as_int(b));
+  return doubles(as_double(a), as_double(b));
+}
+
+IValue add(const Call& call) {
+  if (is_sequence(call[0])) {
+    auto all = items(call[0]);
+    for (auto& v : items(call[1])) all.push_back(v);
+    return tuple(std::move(all));
+  }
+  return arithmetic(
+      call, [](auto a, auto b) { return IValue(a + b); },
+      [](double a, double b) { return IValue(a + b); });
+}
+IValue sub(const Call& call) {
+  return arithmetic(
+      call, [](auto a, auto b) { return IValue(a - b); },
+      [](double a, double b) { return IValue(a - b); });
+}
+IValue mul(const Call& call) {
+  if (is_sequence(call[0])) {
+    std::vector<IValue> all;
+    for (std::int64_t i = 0; i < as_int(call[1]); ++i) {
+      for (auto& v : items(call[0])) all.push_back(v);
+    }
+    return tuple(std::move(all));
+  }
+  return arithmetic(
+      call, [](auto a, auto b) { return IValue(a * b); },
+      [](double a, double b) { return IValue(a * b); });
+}
+IValue truediv(const Call& call) {
+  double b = as_double(call[1]);
+  if (b == 0) throw Error("division by zero");
+  return as_double(call[0]) / b;
+}
+IValue floordiv(const Call& call) {
+  return arithmetic(
+      call, [](auto a, auto b) { return IValue(floor_div(a, b)); },
+      [](double a, double b) { return IValue(std::floor(a / b)); });
+}
+IValue mod(const Call& call) {
+  return arithmetic(
+      call, [](auto a, auto b) { return IValue(a - floor_div(a, b) * b); },
+      [](double a, double b) { return IValue(float_mod(a, b)); });
+}
+IValue pow(const Call& call) {
+  return arithmetic(
+      call,
+      [](std::int64_t a, std::int64_t b) {
+        return b >= 0 ? IValue(int_pow(a, b))
+                      : IValue(std::pow(static_cast<double>(a), static_cast<double>(b)));
+      },
+      [](double a, double b) { return IValue(std::pow(a, b)); });
+}
+
+bool equal(const IValue& a, const IValue& b) {
+  if (is_sequence(a) && is_sequence(b)) {
+    auto x = items(a), y = items(b);
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), equal);
+  }
+  bool numbers = (is_int(a) || a.isDouble()) && (is_int(b) || b.isDouble());
+  if (numbers)
+    return is_int(a) && is_int(b) ? as_int(a) == as_int(b) : as_double(a) == as_double(b);
+  if (a.isNone() || b.isNone()) return a.isNone() && b.isNone();
+  if (a.isTensor() || b.isTensor()) return a.is(b);
+  return a == b;
+}
+IValue eq(const Call& call) { return equal(call[0], call[1]); }
+IValue ne(const Call& call) { return !equal(call[0], call[1]); }
+IValue lt(const Call& call) { return as_double(call[0]) < as_double(call[1]); }
+IValue le(const Call& call) { return as_double(call[0]) <= as_double(call[1]); }
+IValue gt(const Call& call) { return as_double(call[0]) > as_double(call[1]); }
+IValue ge(const Call& call) { return as_double(call[0]) >= as_double(call[1]); }
+
+template <class Bits>
+IValue bitwise(const Call& call, Bits bits) {
+  IValue a = call[0], b = call[1];
+  if (a.isBool() && b.isBool()) return bits(a.toBool(), b.toBool()) != 0;
+  return static_cast<std::int64_t>(bits(as_int(a), as_int(b)));
+}
+IValue bit_and(const Call& call) {
+  return bitwise(call, [](auto a, auto b) { return a & b; });
+}
+IValue bit_or(const Call& call) {
+  return bitwise(call, [](auto a, auto b) { return a | b; });
+}
+IValue bit_xor(const Call& call) {
+  return bitwise(call, [](auto a, auto b) { return a ^ b; });
+}
+
+bool truth_of(const IValue& v) {
+  if (v.isNone()) return false;
+  if (v.isTensor()) return v.toTensor().is_nonzero();
+  if (is_sequence(v)) return !items(v).empty();
+  return as_double(v) != 0;
+}
+IValue truth(const Call& call) { return truth_of(call[0]); }
+IValue not_(const Call& call) { return !truth_of(call[0]); }
+IValue neg(const Call& call) {
+  IValue v = call[0];
+  return is_int(v) ? IValue(-as_int(v)) : IValue(-as_double(v));
+}
+IValue absolute(const Call& call) {
+  IValue v = call[0];
+  return is_int(v) ? IValue(std::abs(as_int(v))) : IValue(std::abs(as_double(v)));
+}
+IValue invert(const Call& call) { return ~as_int(call[0]); }
+IValue identity(const Call& call) { return call[0]; }
+IValue is_same(const Call& call) { return equal(call[0], call[1]); }
+IValue is_not_same(const Call& call) { return !equal(call[0], call[1]); }
+IValue contains(const Call& call) {
+  auto all = items(call[0]);
+  IValue wanted = call[1];
+  return std::any_of(all.begin(), all.end(), [&](const IValue& v) { return equal(v, wanted); });
+}
+
+// number / tensor: what Tensor.__rtruediv__ does, to the bit.
+IValue reverse_div(const Call& call) {
+  return at::reciprocal(call.tensor(1)).mul(call[0].toScalar());
+}
+
+// ---- math and torch.sym_* ----------------------------------------------------------------------
+
+template <double (*F)(double)>
+IValue real(const Call& call) {
+  return F(as_double(call[0]));
+}
+template <double (*F)(double)>
+IValue rounded(const Call& call) {
+  IValue v = call[0];
+  return is_int(v) ? IValue(as_int(v)) : IValue(static_cast<std::int64_t>(F(as_double(v))));
+}
+IValue to_int(const Call& call) { return rounded<std::trunc>(call); }
+IValue to_float(const Call& call) { return as_double(call[0]); }
+
+std::vector<IValue> spread(const Call& call) {
+  if (call.size() == 1 && is_sequence(call[0])) return items(call[0]);
+  std::vector<IValue> all;
+  for (std::size_t i = 0; i < call.size(); ++i) all.push_back(call[i]);
+  return all;
+}
+template <bool kLargest>
+IValue extreme(const Call& call) {
+  auto all = spread(call);
+  if (all.empty()) throw Error("max and min want at least one number");
+  return *std::max_element(all.begin(), all.end(), [](const IValue& a, const IValue& b) {
+    return kLargest ? as_double(a) < as_double(b) : as_double(a) > as_double(b);
+  });
+}
+IValue sum(const Call& call) {
+  auto all = spread(call);
+  bool ints = std::all_of(all.begin(), all.end(), is_int);
+  if (ints) {
+    return std::accumulate(all.begin(), all.end(), std::int64_t{0},
+                           [](std::int64_t s, const IValue& v) { return s + as_int(v); });
+  }
+  return std::accumulate(all.begin(), all.end(), 0.0,
+                         [](double s, const IValue& v) { return s + as_double(v); });
+}
+IValue ite(const Call& call) { return truth_of(call[0]) ? call[1] : call[2]; }
+IValue length(const Call& call) {
+  IValue v = call[0];
+  return v.isTensor() ? v.toTensor().size(0) : static_cast<std::int64_t>(items(v).size());
+}
+IValue to_tuple(const Call& call) { return tuple(items(call[0])); }
+
+// ---- what a tensor says about itself ------------------------------------------------------------
+
+IValue size(const Call& call) {
+  at::Tensor x = call.tensor(0);
+  return call.has(1) ? IValue(x.size(call[1].toInt())) : IValue(x.sizes());
+}
+IValue stride(const Call& call) {
+  at::Tensor x = call.tensor(0);
+  return call.has(1) ? IValue(x.stride(call[1].toInt())) : IValue(x.strides());
+}
+IValue dim(const Call& call) { return call.tensor(0).dim(); }
+IValue numel(const Call& call) { return call.tensor(0).numel(); }
+IValue element_size(const Call& call) {
+  return static_cast<std::int64_t>(call.tensor(0).element_size());
+}
+
+using Attribute = IValue (*)(const at::Tensor&);
+const std::map<std::string_view, Attribute>& attributes() {
+  static const std::map<std::string_view, Attribute> all = {
+      {"shape", [](const at::Tensor& x) { return IValue(x.sizes()); }},
+      {"dtype", [](const at::Tensor& x) { return IValue(x.scalar_type()); }},
+      {"layout", [](const at::Tensor& x) { return IValue(x.layout()); }},
+      {"device", [](const at::Tensor& x) { return IValue(x.device()); }},
+      {"ndim", [](const at::Tensor& x) { return IValue(x.dim()); }},
+      {"is_cuda", [](const at::Tensor& x) { return IValue(x.is_cuda()); }},
+      {"requires_grad", [](const at::Tensor&) { return IValue(false); }},
+      {"data", [](const at::Tensor& x) { return IValue(x); }},
+      {"T", [](const at::Tensor& x) { return IValue(x.numpy_T()); }},
+      {"mT", [](const at::Tensor& x) { return IValue(x.mT()); }},
+      {"H", [](const at::Tensor& x) { return IValue(x.matrix_H()); }},
+      {"mH", [](const at::Tensor& x) { return IValue(x.mH()); }},
+      {"itemsize",
+       [](const at::Tensor& x) { return IValue(static_cast<std::int64_t>(x.itemsize())); }},
+      {"nbytes", [](const at::Tensor& x) { return IValue(static_cast<std::int64_t>(x.nbytes())); }},
+  };
+  return all;
+}
+
+// ---- arithmetic that may meet tensors ----------------------------------------------------------
+
+struct Arithmetic {
+  Native numbers;
+  const char* aten;                 // tensor on the left
+  const char* reflected = nullptr;  // tensor only on the right; null: as on the left
+  bool swap = false;                // … with the operands exchanged
+  Native reflected_native = nullptr;
+};
+
+const std::map<std::string_view, Arithmetic>& arithmetic_table() {
+  static const std::map<std::string_view, Arithmetic> all = {
+      {"add", {add, "add", "add", true}},
+      {"sub", {sub, "sub", "rsub", true}},
+      {"mul", {mul, "mul", "mul", true}},
+      {"truediv", {truediv, "div", nullptr, false, reverse_div}},
+      {"floordiv", {floordiv, "floor_divide"}},
+      {"mod", {mod, "remainder"}},
+      {"pow", {pow, "pow"}},
+      {"matmul", {nullptr, "matmul"}},
+      {"eq", {eq, "eq", "eq", true}},
+      {"ne", {ne, "ne", "ne", true}},
+      {"lt", {lt, "lt", "gt", true}},
+      {"le", {le, "le", "ge", true}},
+      {"gt", {gt, "gt", "lt", true}},
+      {"ge", {ge, "ge", "le", true}},
+      {"and_", {bit_and, "bitwise_and", "bitwise_and", true}},
+      {"or_", {bit_or, "bitwise_or", "bitwise_or", true}},
+      {"xor", {bit_xor, "bitwise_xor", "bitwise_xor", true}},
+      {"lshift", {nullptr, "bitwise_left_shift"}},
+      {"rshift", {nullptr, "bitwise_right_shift"}},
+      {"neg", {neg, "neg"}},
+      {"abs", {absolute, "abs"}},
+      {"invert", {invert, "bitwise_not"}},
+      {"iadd", {add, "add_", "add", true}},
+      {"isub", {sub, "sub_", "rsub", true}},
+      {"imul", {mul, "mul_", "mul", true}},
+      {"itruediv", {truediv, "div_", nullptr, false, reverse_div}},
+      {"ifloordiv", {floordiv, "floor_divide_", "floor_divide", false}},
+      {"imod", {mod, "remainder_", "remainder", false}},
+      {"ipow", {pow, "pow_", "pow", false}},
+      {"iand", {bit_and, "bitwise_and_", "bitwise_and", true}},
+      {"ior", {bit_or, "bitwise_or_", "bitwise_or", true}},
+      {"ixor", {bit_xor, "bitwise_xor_", "bitwise_xor", true}},
+      {"imatmul", {nullptr, "matmul"}},
+  };
+  return all;
+}
+
+void use_native(Instruction& instruction, Native native) {
+  instruction.native = native;
+  instruction.op.reset();
+  instruction.inputs.clear();
+}
+
+void bind_arithmetic(Instruction& instruction, const Values& slots) {
+  const Arithmetic& row = arithmetic_table().at(instruction.name);
+  const auto& args = instruction.args;
+  auto is_tensor = [&](const Operand& o) { return kind_of(o, slots) == Kind::tensor; };
+  if (std::none_of(args.begin(), args.end(), is_tensor)) {
+    if (!row.numbers) throw Error("operator." + instruction.name + " wants tensors");
+    return use_native(instruction, row.numbers);
+  }
+  bool reflect = args.size() == 2 && !is_tensor(args[0]);
+  if (reflect && row.reflected_native) return use_native(instruction, row.reflected_native);
+  if (!reflect || !row.reflected) return bind_best_overload(instruction, row.aten, args, {}, slots);
+  std::vector<Operand> operands = args;
+  if (row.swap) std::swap(operands[0], operands[1]);
+  bind_best_overload(instruction, row.reflected, operands, {}, slots);
+}
+
+// x.to(device or dtype or other, …): Python reads it by the kinds of its arguments.
+void bind_to(Instruction& instruction, const Values& slots) {
+  NamedOperands kwargs = instruction.kwargs;
+  const char* flags[] = {"non_blocking", "copy"};
+  std::size_t next_flag = 0;
+  for (std::size_t i = 1; i < instruction.args.size(); ++i) {
+    const Operand& o = instruction.args[i];
+    Kind kind = kind_of(o, slots);
+    if (kind == Kind::tensor) {
+      return bind_best_overload(instruction, "to", instruction.args, instruction.kwargs, slots);
+    }
+    if (kind == Kind::dtype) {
+      kwargs.emplace_back("dtype", o);
+    } else if (kind == Kind::device || kind == Kind::string || kind == Kind::integer) {
+      kwargs.emplace_back("device", o);
+    } else if (kind == Kind::boolean && next_flag < 2) {
+      kwargs.emplace_back(flags[next_flag++], o);
+    } else if (kind != Kind::none) {
+      throw Error("to: argument " + std::to_string(i) +
+                  " is neither a dtype, a device nor a tensor");
+    }
+  }
+  std::erase_if(kwargs, [](const auto& k) { return k.second.is_none(); });
+  bind_operator(instruction, find_operator("aten.to.dtype_layout"), {instruction.args[0]}, kwargs);
+}
+
+using Functions = std::map<std::string_view, PythonFunction>;
+
+const PythonFunction* look_up(const Functions& all, std::string_view name) {
+  auto it = all.find(name);
+  return it == all.end() ? nullptr : &it->second;
+}
+
+IValue get_attribute_of(const IValue& v, const std::string& name) {
+  // torch.max(x, 1).values: a named tuple.
+  if (v.isTuple() && name == "values") return v.toTupleRef().elements()[0];
+  if (v.isTuple() && name == "indices") return v.toTupleRef().elements()[1];
+  auto it = attributes().find(name);
+  if (it == attributes().end() || !v.isTensor()) {
+    throw Error("getattr: no attribute '" + name + "' of " + v.tagKind());
+  }
+  return it->second(v.toTensor());
+}
+
+}  // namespace
+
+IValue get_attribute(const Call& call) { return get_attribute_of(call[0], call[1].toStringRef()); }
+
+bool reads_metadata_only(Native native) {
+  return native == size || native == stride || native == dim || native == numel ||
+         native == element_size || native == length;
+}
+
+const PythonFunction* find_operator_function(std::string_view name) {
+  static const Functions all = [] {
+    Functions f = {
+        {"getitem", {getitem}}, {"setitem", {setitem}},    {"not_", {not_}},
+        {"truth", {truth}},     {"pos", {identity}},       {"index", {to_int}},
+        {"is_", {is_same}},     {"is_not", {is_not_same}}, {"contains", {contains}},
+    };
+    for (const auto& row : arithmetic_table()) f[row.first] = {nullptr, bind_arithmetic};
+    return f;
+  }();
+  return look_up(all, name);
+}
+
+const PythonFunction* find_builtin(std::string_view target) {
+  static const Functions all = {
+      {"getattr", {get_attribute}},
+      {"len", {length}},
+      {"int", {to_int}},
+      {"float", {to_float}},
+      {"bool", {truth}},
+      {"max", {extreme<true>}},
+      {"min", {extreme<false>}},
+      {"sum", {sum}},
+      {"abs", {absolute}},
+      {"round", {rounded<std::nearbyint>}},
+      {"tuple", {to_tuple}},
+      {"list", {to_tuple}},
+      {"math.floor", {rounded<std::floor>}},
+      {"math.ceil", {rounded<std::ceil>}},
+      {"math.trunc", {to_int}},
+      {"math.sqrt", {real<std::sqrt>}},
+      {"math.exp", {real<std::exp>}},
+      {"math.log", {real<std::log>}},
+      {"math.log2", {real<std::log2>}},
+      {"math.sin", {real<std::sin>}},
+      {"math.cos", {real<std::cos>}},
+      {"math.pow", {pow}},
+      {"torch.sym_int", {to_int}},
+      {"torch.sym_float", {to_float}},
+      {"torch.sym_max", {extreme<true>}},
+      {"torch.sym_min", {extreme<false>}},
+      {"torch.sym_sum", {sum}},
+      {"torch.sym_not", {not_}},
+      {"torch.sym_ite", {ite}},
+      {"torch.sym_sqrt", {real<std::sqrt>}},
+      {"torch._sym_sqrt", {real<std::sqrt>}},
+      {"torch.numel", {numel}},
+  };
+  constexpr std::string_view kBuiltins = "builtins.";
+  if (target.substr(0, kBuiltins.size()) == kBuiltins) target.remove_prefix(kBuiltins.size());
+  return look_up(all, target);
+}
+
+const PythonFunction* find_method(std::string_view name) {
+  static const Functions all = {
+      {"size", {size}},
+      {"stride", {stride}},
+      {"dim", {dim}},
+      {"ndimension", {dim}},
+      {"numel", {numel}},
+      {"nelement", {numel}},
+      {"element_size", {element_size}},
+      {"__getitem__", {getitem}},
+      {"to", {nullptr, bind_to}},
+  };
+  return look_up(all, name);
+}
+
+}  // namespace refx::exec
