@@ -1,0 +1,144 @@
+// refx demo: rewrites a small model, takes one rewrite back out of order, then all of them.
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "commands.h"
+#include "demo_model.h"
+#include "output.h"
+#include "refx/executor.h"
+#include "refx/registry.h"
+#include "refx/reverse.h"
+#include "refx/text.h"
+
+namespace refx::cli {
+
+namespace {
+
+using Counts = std::map<std::string, int>;
+
+Counts operators(const Model& model) {
+  Counts counts;
+  for (NodeId id : model.graph())
+    if (const Node& node = model.graph()[id]; node.op == Opcode::call_function)
+      ++counts[node.target];
+  return counts;
+}
+
+int total(const Counts& counts) {
+  int sum = 0;
+  for (const auto& [name, n] : counts) sum += n;
+  return sum;
+}
+
+void print_operators(Counts before, Counts after) {
+  const int all_before = total(before), all_after = total(after);
+  for (const auto& [name, n] : before) after.emplace(name, 0);
+  for (const auto& [name, n] : after)
+    if (before[name] != n) fmt::print("   {:<28} {:>2} -> {}\n", name, before[name], n);
+  fmt::print("   {:<28} {:>2} -> {}\n", "all operators", all_before, all_after);
+}
+
+void print_log(const Model& model) {
+  std::size_t width = 0;
+  for (const Step& step : model.history()) width = std::max(width, step.transformation.size());
+  for (const Step& step : model.history())
+    fmt::print("   {:>2}  {:<{}}  {}\n", step.id.value, step.transformation, width, step.site);
+}
+
+void print_reversal(const Reversal& reversal) {
+  for (const auto& [id, label, reapplied] : reversal.replaced) {
+    std::vector<std::uint32_t> ids;
+    for (StepId step : reapplied) ids.push_back(step.value);
+    fmt::print("   step {} was built on it: {}\n", id.value,
+               ids.empty() ? "dropped" : fmt::format("done again as {}", fmt::join(ids, ", ")));
+  }
+}
+
+at::Tensor output_of(Model& model) {
+  const at::Tensor image = demo_image(at::kFloat);
+  return model.forward({image}).toTensor().clone();
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+// The tensors of a model, and their values at one time.
+struct Kept {
+  StateId id;
+  at::Tensor tensor, values;
+};
+
+std::vector<Kept> keep(const Model& model) {
+  std::vector<Kept> all;
+  for (StateId id : model.state()) {
+    const at::Tensor tensor(model.state().tensor(id));
+    all.push_back({id, tensor, tensor.clone()});
+  }
+  return all;
+}
+
+std::size_t unchanged(const Model& model, const std::vector<Kept>& kept) {
+  return static_cast<std::size_t>(std::count_if(kept.begin(), kept.end(), [&](const Kept& k) {
+    const at::Tensor now(model.state().tensor(k.id));
+    return now.is_same(k.tensor) && at::equal(now, k.values);
+  }));
+}
+
+}  // namespace
+
+int demo() {
+  const at::NoGradGuard no_grad;
+  const Model original = demo_model(at::kFloat);
+  Model model = original;
+  const std::string text = print(original);
+  const std::vector<Kept> tensors = keep(original);
+  const at::Tensor before = output_of(model);
+  Model reference = demo_model(at::kDouble);
+  const at::Tensor exact = reference.forward({demo_image(at::kDouble)}).toTensor();
+
+  fmt::print("A small vision transformer: {}, {}.\n",
+             count(static_cast<std::size_t>(total(operators(model))), "operator"),
+             count(model.state().size(), "tensor"));
+
+  fmt::print("\n{}\n", heading("1. Rewrite it"));
+  for (const char* name : {"merge-linears", "change-true-div-to-mul-by-inverse",
+                           "fuse-batch-norm-2d-in-conv-2d", "fuse-batch-norm-1d-in-linear"})
+    find_transformation(name)(model);
+  apply(model, find_transformation("fuse-bias-in-linear"), {.only = {"*-merged"}, .except = {}});
+  print_log(model);
+  print_operators(operators(original), operators(model));
+
+  fmt::print("\n{}\n", heading("2. The results are the same"));
+  const at::Tensor after = output_of(model);
+  fmt::print("   error against fp64: {:.1e} before, {:.1e} after; outputs are up to {:.1f}\n",
+             distance(before, exact), distance(after, exact), exact.abs().max().item<double>());
+
+  fmt::print("\n{}\n", heading("3. Take back step 1, the first of all; the others stay"));
+  print_reversal(reverse(model, StepId(1)));
+  print_log(model);
+  fmt::print("   error against fp64: {:.1e}\n", distance(output_of(model), exact));
+
+  fmt::print("\n{}\n", heading("4. Take back the rest"));
+  const std::size_t reversed = reverse_all(model).reversed.size();
+  const std::size_t same = unchanged(model, tensors);
+  const bool same_text = print(model) == text;
+  const bool same_output = at::equal(output_of(model), before);
+  const bool identical =
+      same_text && same_output && same == tensors.size() && same == model.state().size();
+  fmt::print("   {} reversed, {} left\n", count(reversed, "step"), model.history().size());
+  fmt::print("   graph, names, order:  {}\n", same_text ? "identical" : "DIFFERENT");
+  fmt::print("   tensors:              {} of {} the same, bit for bit\n", same, tensors.size());
+  fmt::print("   output:               {}\n", same_output ? "identical, bit for bit" : "DIFFERENT");
+  return identical ? kDone : kNo;
+}
+
+}  // namespace refx::cli
