@@ -1,5 +1,6 @@
 // Time to transform and to reverse, beside one plain copy of the weights concerned, in one run.
 
+#include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -47,6 +47,9 @@ class Graph : public Table<Node> {
   std::vector<NodeId> readers(std::string_view state) const { return of_name(readers_, state); }
   std::vector<NodeId> callers(std::string_view module) const { return of_name(callers_, module); }
 
+  std::size_t num_readers(std::string_view state) const;
+  std::size_t num_callers(std::string_view module) const;
+
   // The output node; throws Error if there is none.
   NodeId output() const;
 

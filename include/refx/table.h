@@ -75,6 +75,7 @@ class Table {
   bool name_taken(std::string_view name) const;
   // The erased value of that name that may return, or no id.
   Id<T> find_erased(std::string_view name) const;
+  // `base`, or the first of base_1, base_2, … that is free.
   std::string fresh_name(std::string base) const;
 
   // One past the largest id ever given.
@@ -108,6 +109,8 @@ class Table {
   Id<T> head_, tail_;
   std::size_t live_ = 0;
   std::unordered_map<std::string, Id<T>, Hash, std::equal_to<>> names_;
+  // For a base name: base_1 … base_<n> are all taken. Keeps fresh_name() O(1).
+  mutable std::unordered_map<std::string, std::uint64_t, Hash, std::equal_to<>> numbered_;
 };
 
 }  // namespace refx

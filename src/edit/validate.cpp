@@ -49,12 +49,12 @@ void check_erased(const Model& model, const Change<Node>& change, std::vector<st
 }
 
 void check_erased(const Model& model, const Change<StateEntry>& change, std::vector<std::string>& out) {
-  if (!change.before || model.graph().readers(change.before->name).empty()) return;
+  if (!change.before || model.graph().num_readers(change.before->name) == 0) return;
   out.push_back(fmt::format("state entry '{}' was erased but is still read", change.before->name));
 }
 
 void check_erased(const Model& model, const Change<Module>& change, std::vector<std::string>& out) {
-  if (!change.before || model.graph().callers(change.before->name).empty()) return;
+  if (!change.before || model.graph().num_callers(change.before->name) == 0) return;
   out.push_back(fmt::format("module '{}' was erased but is still called", change.before->name));
 }
 
@@ -81,8 +81,6 @@ std::vector<std::string> problems(const Model& model, NodeId id) {
     out.push_back(fmt::format("node '{}' calls module '{}', which does not exist", node.name, node.target));
   if (node.op == Opcode::output && id != model.graph().last())
     out.push_back(fmt::format("output node '{}' is not the last node", node.name));
-  if (model.graph().find(node.name) != id)
-    out.push_back(fmt::format("node name '{}' stands for another node", node.name));
   return out;
 }
 
@@ -104,6 +102,8 @@ std::vector<std::string> problems(const Model& model) {
   std::vector<std::uint32_t> uses(graph.id_limit());
   for (NodeId id : graph) {
     for (std::string& problem : problems(model, id)) out.push_back(std::move(problem));
+    if (graph.find(graph[id].name) != id)
+      out.push_back(fmt::format("node name '{}' stands for another node", graph[id].name));
     std::vector<NodeId> inputs;
     for_each_input(graph[id], [&](NodeId input) { inputs.push_back(input); });
     std::sort(inputs.begin(), inputs.end());

@@ -75,6 +75,16 @@ std::vector<NodeId> Graph::of_name(const ByName& map, std::string_view name) con
   return it == map.end() ? std::vector<NodeId>{} : ordered(it->second);
 }
 
+std::size_t Graph::num_readers(std::string_view state) const {
+  auto it = readers_.find(state);
+  return it == readers_.end() ? 0 : it->second.size();
+}
+
+std::size_t Graph::num_callers(std::string_view module) const {
+  auto it = callers_.find(module);
+  return it == callers_.end() ? 0 : it->second.size();
+}
+
 NodeId Graph::output() const {
   const NodeId id = last();
   if (!id || (*this)[id].op != Opcode::output) throw Error("the graph has no output node at its end");

@@ -1,5 +1,8 @@
 #include "refx/table.h"
 
+#include <algorithm>
+#include <charconv>
+
 #include "refx/error.h"
 #include "refx/module.h"
 #include "refx/node.h"
@@ -79,15 +82,11 @@ Id<T> Table<T>::find_erased(std::string_view name) const {
 template <class T>
 std::string Table<T>::fresh_name(std::string base) const {
   if (!name_taken(base)) return base;
-  // Numbers are tried in doubling strides first, so that a million equal names stay cheap.
-  std::uint64_t low = 0, high = 1;
-  auto numbered = [&](std::uint64_t n) { return base + "_" + std::to_string(n); };
-  while (name_taken(numbered(high))) low = high, high *= 2;
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (name_taken(numbered(middle)) ? low : high) = middle;
+  std::uint64_t& taken = numbered_[base];
+  for (;; ++taken) {
+    std::string name = base + "_" + std::to_string(taken + 1);
+    if (!name_taken(name)) return name;
   }
-  return numbered(high);
 }
 
 template <class T>
@@ -164,7 +163,14 @@ void Table<T>::reserve_name(const std::string& name, Id<T> id) {
 template <class T>
 void Table<T>::release_name(std::string_view name, Id<T> id) {
   auto it = names_.find(name);
-  if (it != names_.end() && it->second == id) names_.erase(it);
+  if (it == names_.end() || it->second != id) return;
+  names_.erase(it);
+  const auto underscore = name.rfind('_');
+  if (underscore == name.npos) return;
+  std::uint64_t number = 0;
+  std::from_chars(name.data() + underscore + 1, name.data() + name.size(), number);
+  if (auto known = numbered_.find(name.substr(0, underscore)); number > 0 && known != numbered_.end())
+    known->second = std::min(known->second, number - 1);
 }
 
 template class Table<Node>;

@@ -2,12 +2,17 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace refx {
 
@@ -30,26 +35,49 @@ Parts parts_of(const Node& node, bool functional) {
 
 bool given(const Arg* arg) { return arg && !arg->is<None>(); }
 
+// Python takes integers for truth values and for floats.
+bool is_false(const Arg& arg) {
+  if (const auto* number = arg.get<std::int64_t>()) return *number == 0;
+  return arg.get<bool>() && !*arg.get<bool>();
+}
+
+std::optional<double> number(const Arg& arg) {
+  if (const auto* integer = arg.get<std::int64_t>()) return static_cast<double>(*integer);
+  return arg.get<double>() ? std::optional(*arg.get<double>()) : std::nullopt;
+}
+
+void set_eps(const Arg* eps, BatchNormOp& norm) {
+  if (!eps) return;
+  if (const auto value = number(*eps))
+    norm.eps = *value;
+  else if (norm.problem.empty())
+    norm.problem = "the batch norm's eps is not a number";
+}
+
+void set_input(const Node& node, BatchNormOp& norm) {
+  const Arg* input = argument(node, 0, "input");
+  if (input && input->is<NodeId>())
+    norm.input = *input->get<NodeId>();
+  else if (norm.problem.empty())
+    norm.problem = "the batch norm's input is not a tensor of the graph";
+}
+
 void match_call(const Model& model, const Node& node, bool functional, BatchNormOp& norm) {
   const Parts parts = parts_of(node, functional);
-  const bool* training = parts.training ? parts.training->get<bool>() : nullptr;
-  const Arg* input = argument(node, 0, "input");
+  const bool evaluates = parts.training ? is_false(*parts.training) : functional;
   const auto mean = param_of(model, parts.mean), var = param_of(model, parts.var);
   norm.weight = param_of(model, parts.weight);
   norm.bias = param_of(model, parts.bias);
-  if (parts.eps && parts.eps->get<double>()) norm.eps = *parts.eps->get<double>();
-  if (functional ? training && *training : !training || *training)
+  if (mean) norm.mean = *mean;
+  if (var) norm.var = *var;
+  if (!evaluates)
     norm.problem = "the batch norm is in training mode";
   else if (!given(parts.mean) || !given(parts.var))
     norm.problem = "the batch norm has no running statistics";
   else if (!mean || !var || (given(parts.weight) && !norm.weight) || (given(parts.bias) && !norm.bias))
     norm.problem = "a tensor of the batch norm is computed, not stored";
-  else if (!input || !input->is<NodeId>())
-    norm.problem = "the batch norm's input is not a tensor of the graph";
-  if (!norm.problem.empty()) return;
-  norm.input = *input->get<NodeId>();
-  norm.mean = *mean;
-  norm.var = *var;
+  set_input(node, norm);
+  set_eps(parts.eps, norm);
 }
 
 void match_module(const Model& model, const Node& node, BatchNormOp& norm) {
@@ -59,26 +87,21 @@ void match_module(const Model& model, const Node& node, BatchNormOp& norm) {
     return state ? std::optional(Param{state, {}}) : std::nullopt;
   };
   const auto mean = tensor("running_mean"), var = tensor("running_var");
-  const Arg* input = argument(node, 0, "input");
   norm.weight = tensor("weight");
   norm.bias = tensor("bias");
   norm.batches = tensor("num_batches_tracked");
-  if (const Arg* eps = parameter(module, "eps"); eps && eps->get<double>())
-    norm.eps = *eps->get<double>();
+  if (mean) norm.mean = *mean;
+  if (var) norm.var = *var;
   if (!module.custom.empty())
     norm.problem = fmt::format("module '{}' {}", module.name, module.custom);
   else if (module.training)
     norm.problem = "the batch norm is in training mode";
   else if (!mean || !var)
     norm.problem = "the batch norm has no running statistics";
-  else if (model.graph().callers(module.name).size() > 1)
+  else if (model.graph().num_callers(module.name) > 1)
     norm.problem = fmt::format("module '{}' is used in more than one place", module.name);
-  else if (!input || !input->is<NodeId>())
-    norm.problem = "the batch norm's input is not a tensor of the graph";
-  if (!norm.problem.empty()) return;
-  norm.input = *input->get<NodeId>();
-  norm.mean = *mean;
-  norm.var = *var;
+  set_input(node, norm);
+  set_eps(parameter(module, "eps"), norm);
 }
 
 template <class F>
@@ -114,6 +137,7 @@ std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
     if (norm.problem.empty()) norm.problem = why_shared(model, param);
     if (norm.problem.empty()) norm.problem = why_not_dense(model, param);
   });
+  if (norm.batches && norm.problem.empty()) norm.problem = why_shared(model, *norm.batches);
   return norm;
 }
 
@@ -156,6 +180,9 @@ std::string why_not_foldable(const Model& model, const Layer& layer, const Batch
       why = "the layer and the batch norm are on different devices";
     else if (tensor.dim() != 1)
       why = fmt::format("'{}' is not a vector", model.state()[param.state].name);
+    else if (tensor.sizes() != model.state().tensor(norm.mean.state).sizes())
+      why = fmt::format("'{}' has another size than the batch norm's mean",
+                        model.state()[param.state].name);
   });
   if (!why.empty()) return why;
   const at::Tensor variance = in_double(model, norm.var) + norm.eps;
@@ -169,38 +196,63 @@ std::string why_not_foldable(const Model& model, const Layer& layer, const Batch
 
 namespace {
 
-at::Tensor rounded_like(const at::Tensor& values, const at::Tensor& like) {
-  at::Tensor result = at::empty_strided(like.sizes(), like.strides(), like.options());
-  result.copy_(values);
-  result.set_requires_grad(like.requires_grad());
+// weight * factor in fp64, rounded once; a few rows at a time, so that what is wide stays in the cache.
+at::Tensor scaled(const at::Tensor& weight, const at::Tensor& factor) {
+  constexpr std::int64_t kAtOnce = 1 << 15;
+  at::Tensor result = at::empty_like(weight);  // with its strides, where it is dense
+  const std::int64_t rows = weight.size(0);
+  const std::int64_t step = std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));
+  for (std::int64_t start = 0; start < rows; start += step) {
+    const std::int64_t count = std::min(step, rows - start);
+    const at::Tensor part = factor.size(0) == 1 ? factor : factor.narrow(0, start, count);
+    result.narrow(0, start, count).copy_(weight.narrow(0, start, count).to(at::kDouble).mul_(part));
+  }
   return result;
+}
+
+double largest(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble: return std::numeric_limits<double>::max();
+    case at::kHalf: return 65504;
+    case at::kBFloat16: return 3.38e38;
+    default: return std::numeric_limits<float>::max();
+  }
 }
 
 }  // namespace
 
-std::optional<Param> set_folded(Editor& editor, const Layer& layer, const at::Tensor& weight,
-                                const at::Tensor& bias, NodeId node) {
+bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
-  const at::Tensor old_weight = tensor_of(editor.model(), layer.weight);
-  set_param(editor, layer.weight, rounded_like(weight, old_weight));
-  if (layer.bias) {
-    set_param(editor, *layer.bias, rounded_like(bias, tensor_of(editor.model(), *layer.bias)));
-    return layer.bias;
-  }
-  at::Tensor new_bias = bias.to(old_weight.scalar_type());
-  new_bias.set_requires_grad(old_weight.requires_grad());
-  const std::string path = owner_path(editor.state()[layer.weight.state].name);
-  const std::string name = editor.state().fresh_name(path + ".bias");
-  if (layer.module) set_module_parameter(editor, layer.module, "bias", true);
-  return add_param(editor, layer.weight, name, new_bias, node);
+  const at::Tensor weight = tensor_of(model, layer.weight).detach();
+  if (!at::isfinite(fold.bias.to(weight.scalar_type())).all().item<bool>()) return false;
+  if (weight.numel() == 0) return true;
+  // A bound that nearly every layer keeps, and costs one pass.
+  const auto [low, high] = at::aminmax(weight);
+  const double bound = std::max(std::abs(low.item<double>()), std::abs(high.item<double>())) *
+                       fold.factor.abs().max().item<double>();
+  if (bound < 0.99 * largest(weight.scalar_type())) return true;
+  return at::isfinite(scaled(weight, fold.factor)).all().item<bool>();
 }
 
-bool folds_finitely(const Model& model, const Layer& layer, const at::Tensor& weight,
-                    const at::Tensor& bias) {
-  const auto dtype = model.state().tensor(layer.weight.state).scalar_type();
-  return at::isfinite(weight.to(dtype)).all().item<bool>() &&
-         at::isfinite(bias.to(dtype)).all().item<bool>();
+std::optional<Param> set_folded(Editor& editor, const Layer& layer, const Fold& fold, NodeId node) {
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  const at::Tensor weight = tensor_of(editor.model(), layer.weight);
+  at::Tensor new_weight = scaled(weight.detach(), fold.factor);
+  at::Tensor new_bias = fold.bias.to(weight.scalar_type());
+  new_weight.set_requires_grad(weight.requires_grad());
+  set_param(editor, layer.weight, new_weight);
+  if (layer.bias) {
+    new_bias.set_requires_grad(tensor_of(editor.model(), *layer.bias).requires_grad());
+    set_param(editor, *layer.bias, new_bias);
+    return layer.bias;
+  }
+  new_bias.set_requires_grad(weight.requires_grad());
+  const std::string own = owner_path(editor.state()[layer.weight.state].name) + ".bias";
+  const std::string name = editor.state().find(own) ? editor.state().fresh_name(own) : own;
+  if (layer.module) set_module_parameter(editor, layer.module, "bias", true);
+  return add_param(editor, layer.weight, name, new_bias, node);
 }
 
 }  // namespace refx

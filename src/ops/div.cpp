@@ -1,7 +1,5 @@
 #include "ops/div.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "ops/inference.h"
@@ -30,7 +28,8 @@ bool is_in_place_division(const Node& node, std::string_view name) {
 std::string why_not_true_division(const Model& model, const Node& node, const DivOp& div) {
   if (const Arg* mode = argument(node, 2, "rounding_mode"); mode && !mode->is<None>())
     return "it rounds its result";
-  if (argument(node, 3, "out")) return "it writes into a given tensor";
+  if (const Arg* out = argument(node, 3, "out"); out && !out->is<None>())
+    return "it writes into a given tensor";
   if (may_be_integer(model, div.input)) return "it divides integers";
   return "";
 }
@@ -78,7 +77,8 @@ Node DivOp::as_multiplication(const Model& model, Arg factor) const {
   } else if (result.target == "operator.truediv") {
     result.target = "operator.mul";
   } else if (const auto parts = operator_target(result.target)) {
-    result.target = fmt::format("aten.mul.{}", parts->overload == "Scalar" ? "Scalar" : "Tensor");
+    const bool scalar = parts->overload.starts_with("Scalar");
+    result.target = scalar ? "aten.mul.Scalar" : "aten.mul.Tensor";
   } else {
     result.target = "torch.mul";
   }

@@ -59,7 +59,35 @@ bool may_pass_through(std::string_view name) {
          name == "detach" || name == "getitem" || name == "getattr" || name == "__getitem__";
 }
 
+bool given(const Arg* arg) { return arg && !arg->is<None>(); }
 bool is_true(const Arg* arg) { return arg && arg->get<bool>() && *arg->get<bool>(); }
+
+// Where a function of torch.nn.functional takes `inplace`; 0: nowhere.
+std::size_t inplace_position(std::string_view target) {
+  constexpr std::string_view kFunctional = "torch.nn.functional.";
+  if (!target.starts_with(kFunctional)) return 0;
+  const std::string_view name = target.substr(kFunctional.size());
+  auto is = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (is({"relu", "relu6", "silu", "mish", "selu", "hardswish", "hardsigmoid"})) return 1;
+  if (is({"elu", "celu", "leaky_relu"})) return 2;
+  if (is({"hardtanh", "threshold"}) || name.find("dropout") != name.npos) return 3;
+  return name == "rrelu" ? 4 : 0;
+}
+
+bool is_in_place(const Node& node) {
+  const std::size_t position = inplace_position(node.target);
+  return is_true(argument(node, position ? position : node.args.size(), "inplace"));
+}
+
+// Python's own functions may hand an argument through, but write none.
+bool is_builtin(std::string_view name) {
+  static constexpr std::array<std::string_view, 12> kNames = {
+      "getattr", "len", "int", "float", "bool",  "max",
+      "min",     "sum", "abs", "round", "tuple", "list"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
 
 Effect effect_of_module(const Model& model, const Node& node) {
   const ModuleId id = model.modules().find(node.target);
@@ -75,7 +103,7 @@ Effect effect_of_module(const Model& model, const Node& node) {
 
 Effect effect_of_python(std::string_view target, std::string_view name) {
   if (target.starts_with("math.")) return kPure;
-  if (name == "getitem" || name == "getattr") return kView;
+  if (name == "getitem") return kView;
   if (name == "setitem") return kInPlace;
   // operator.iadd, operator.imul, …: in place; operator.invert, operator.index are not.
   if (name.size() > 3 && name[0] == 'i' && name != "invert" && name != "index" && name != "is_" &&
@@ -85,9 +113,10 @@ Effect effect_of_python(std::string_view target, std::string_view name) {
 }
 
 Effect effect_of_function(const Node& node, std::string_view name) {
-  if (node.target.starts_with("operator.") || node.target.starts_with("math.") ||
-      node.target == "getattr" || node.target == "builtins.getattr")
+  if (node.target.starts_with("operator.") || node.target.starts_with("math."))
     return effect_of_python(node.target, name);
+  if (node.target.starts_with("builtins.") || node.target.find('.') == node.target.npos)
+    return is_builtin(name) ? kView : kWorst;
   if (const auto parts = operator_target(node.target)) {
     const std::string overload = parts->overload == "default" ? "" : std::string(parts->overload);
     return effect_of_operator(std::string(parts->space) + "::" + std::string(parts->name), &overload);
@@ -109,7 +138,8 @@ Effect compute_effect(const Model& model, const Node& node) {
 Effect effect_of(const Model& model, const Node& node) {
   if (node.op == Opcode::call_module) return effect_of_module(model, node);
   if (node.op != Opcode::call_function && node.op != Opcode::call_method) return kPure;
-  if (is_true(argument(node, node.args.size(), "inplace"))) return kInPlace;
+  if (is_in_place(node)) return kInPlace;
+  if (given(argument(node, node.args.size(), "out"))) return kWorst;
   // Schemas are looked up once per target.
   static std::mutex mutex;
   static auto* known = new std::unordered_map<std::string, Effect>;
@@ -158,6 +188,8 @@ namespace {
 // A view that only regroups the leading dimensions and splits the last one exists for a slice of
 // columns too: some trailing sizes must multiply to the width.
 bool splits_columns(const Node& view, std::int64_t width) {
+  if (const Arg* dtype = argument(view, 1, "dtype"); dtype && dtype->is<c10::ScalarType>())
+    return false;  // another reading of the bits
   std::vector<std::int64_t> sizes;  // unknown: -1
   if (view.type) {
     for (const Dim& dim : view.type->sizes) sizes.push_back(dim.known() ? dim.value : -1);

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 8> kArithmetic = {"add", "sub", "mul", "n
                                                          "mod", "pow", "abs", "getitem"};
 
 // Layers and functions that yield as many dimensions as their first input has.
-constexpr std::array<std::string_view, 32> kKeepRank = {
+constexpr std::array<std::string_view, 36> kKeepRank = {
     "linear",           "torch.nn.Linear",      "relu",             "torch.nn.ReLU",
     "gelu",             "torch.nn.GELU",        "dropout",          "torch.nn.Dropout",
     "batch_norm",       "torch.nn.BatchNorm1d", "layer_norm",       "torch.nn.LayerNorm",
@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 32> kKeepRank = {
     "torch.nn.SiLU",    "silu",                 "torch.nn.Identity", "contiguous",
     "torch.nn.ReLU6",   "relu6",                "hardswish",        "torch.nn.Hardswish",
     "leaky_relu",       "torch.nn.LeakyReLU",   "elu",              "torch.nn.ELU",
-    "torch.nn.Softmax", "softmax",              "relu_",            "clone"};
+    "torch.nn.Softmax", "softmax",              "relu_",            "clone",
+    "conv2d",           "torch.nn.Conv2d",      "conv_transpose2d", "torch.nn.ConvTranspose2d"};
 
 template <std::size_t N>
 bool contains(const std::array<std::string_view, N>& names, std::string_view name) {

@@ -21,22 +21,19 @@ std::optional<Param> module_param(const Model& model, const Module& module, cons
 
 void match_module(const Model& model, const Node& node, Layer& layer) {
   const Module& module = model.modules()[layer.module];
-  const NodeId* input =
-      node.args.size() + node.kwargs.size() == 1 && argument(node, 0, "input")
-          ? argument(node, 0, "input")->get<NodeId>()
-          : nullptr;
+  const Arg* first = argument(node, 0, "input");
+  const NodeId* input = first ? first->get<NodeId>() : nullptr;
   auto weight = module_param(model, module, "weight");
   if (!module.custom.empty())
     layer.problem = fmt::format("module '{}' {}", module.name, module.custom);
-  else if (!input)
+  else if (!input || node.args.size() + node.kwargs.size() != 1)
     layer.problem = fmt::format("module '{}' is not called with one tensor", module.name);
   else if (!weight)
     layer.problem = fmt::format("module '{}' has no weight of its own", module.name);
-  else if (model.graph().callers(module.name).size() > 1)
+  else if (model.graph().num_callers(module.name) > 1)
     layer.problem = fmt::format("module '{}' is used in more than one place", module.name);
-  if (!layer.problem.empty()) return;
-  layer.input = *input;
-  layer.weight = *weight;
+  if (input) layer.input = *input;
+  if (weight) layer.weight = *weight;
   layer.bias = module_param(model, module, "bias");
 }
 
@@ -52,9 +49,8 @@ void match_call(const Model& model, const Node& node, Layer& layer) {
     layer.problem = "its weight is computed, not stored";
   else if (bias && !bias->is<None>() && !layer.bias)
     layer.problem = "its bias is computed, not stored";
-  if (!layer.problem.empty()) return;
-  layer.input = *input->get<NodeId>();
-  layer.weight = *weight;
+  if (input && input->is<NodeId>()) layer.input = *input->get<NodeId>();
+  if (weight) layer.weight = *weight;
 }
 
 // What every rewrite of a layer needs: tensors of its own, dense, of one type on one device.
@@ -143,19 +139,48 @@ void set_module_parameter(Editor& editor, ModuleId id, const std::string& name, 
   editor.set_module(id, std::move(module));
 }
 
+namespace {
+
+// The operator also takes a vector as weight, and a bias that it broadcasts.
+std::string why_not_linear(const Model& model, const Layer& layer) {
+  const at::TensorBase& weight = model.state().tensor(layer.weight.state);
+  if (weight.dim() != 2) return "its weight is not a matrix";
+  if (!layer.bias) return "";
+  const at::TensorBase& bias = model.state().tensor(layer.bias->state);
+  const bool fits = bias.dim() == 1 && bias.size(0) == weight.size(0);
+  return fits ? "" : "its bias does not fit its weight";
+}
+
+}  // namespace
+
+namespace {
+
+bool is_linear_call(const Node& node) {
+  return node.op == Opcode::call_function &&
+         one_of(node.target, {"aten.linear.default", "torch.nn.functional.linear",
+                              "torch._C._nn.linear", "torch.ops.aten.linear.default"});
+}
+
+bool is_linear_module(const Model& model, const Node& node) {
+  return node.op == Opcode::call_module && operator_name(model, node) == "torch.nn.Linear";
+}
+
+}  // namespace
+
+NodeId LinearOp::input_of(const Model& model, NodeId id) {
+  const Node& node = model.graph()[id];
+  if (!is_linear_call(node) && !is_linear_module(model, node)) return {};
+  const Arg* input = argument(node, 0, "input");
+  return input && input->is<NodeId>() ? *input->get<NodeId>() : NodeId{};
+}
+
 std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
-  const bool is_call =
-      node.op == Opcode::call_function &&
-      one_of(node.target, {"aten.linear.default", "torch.nn.functional.linear",
-                           "torch._C._nn.linear", "torch.ops.aten.linear.default"});
-  const bool is_module =
-      node.op == Opcode::call_module && operator_name(model, node) == "torch.nn.Linear";
+  const bool is_call = is_linear_call(node), is_module = is_linear_module(model, node);
   auto layer = match_layer(model, id, is_call, is_module);
   if (!layer) return std::nullopt;
   LinearOp linear{std::move(*layer)};
-  if (linear.problem.empty() && model.state().tensor(linear.weight.state).dim() != 2)
-    linear.problem = "its weight is not a matrix";
+  if (linear.problem.empty()) linear.problem = why_not_linear(model, linear);
   return linear;
 }
 

@@ -34,6 +34,8 @@ void set_module_parameter(Editor& editor, ModuleId module, const std::string& na
 
 struct LinearOp : Layer {
   static std::optional<LinearOp> match(const Model& model, NodeId node);
+  // Only whether it is one, and its input: what match() would say of it costs more.
+  static NodeId input_of(const Model& model, NodeId node);
   // A linear spelled like this one, with tensors of its own; inserted before `where`. `path` names
   // it. `slot` receives the tensors' places.
   NodeId create(Editor& editor, NodeId where, const std::string& path, const at::Tensor& new_weight,

@@ -25,9 +25,11 @@ std::string_view operator_name(const Model& model, const Node& node) {
   }
   std::string_view target = node.target;
   if (node.op != Opcode::call_function) return target;
-  if (const auto parts = operator_target(target)) return parts->name;
-  const auto dot = target.rfind('.');
-  return dot == target.npos ? target : target.substr(dot + 1);
+  if (const auto parts = operator_target(target))
+    return parts->space == "aten" ? parts->name : target;
+  const bool known = target.starts_with("torch.") || target.starts_with("operator.") ||
+                     target.starts_with("math.") || target.starts_with("builtins.");
+  return known ? target.substr(target.rfind('.') + 1) : target;
 }
 
 std::string owner_path(std::string_view state_name) {

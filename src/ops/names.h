@@ -17,7 +17,8 @@ enum class Spelling {
 };
 
 // What is called, without namespace and overload: "aten.view.default", "torch.view" and the method
-// "view" are all "view". For a call_module, the module's type.
+// "view" are all "view". Somebody else's function keeps its full name, whatever that ends with.
+// For a call_module, the module's type.
 std::string_view operator_name(const Model& model, const Node& node);
 
 // The parts of a target that names an operator of the dispatcher: "aten.view.dtype".

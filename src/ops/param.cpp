@@ -22,7 +22,7 @@ at::Tensor tensor_of(const Model& model, const Param& param) {
 
 std::string why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
-  const std::size_t readers = model.graph().readers(entry.name).size();
+  const std::size_t readers = model.graph().num_readers(entry.name);
   if (readers > (param.node ? 1u : 0u) || (param.node && model.graph().num_users(param.node) > 1))
     return fmt::format("'{}' is used in more than one place", entry.name);
   if (model.state().storage_sharers(param.state) > 1)
@@ -48,11 +48,26 @@ std::string why_not_dense(const Model& model, const Param& param) {
   return "";
 }
 
+namespace {
+
+// As torch.export names the placeholders of lifted tensors.
+const char* placeholder_prefix(StateKind kind) {
+  switch (kind) {
+    case StateKind::parameter: return "p_";
+    case StateKind::buffer: return "b_";
+    case StateKind::constant: return "c_";
+  }
+  return "";
+}
+
+}  // namespace
+
 Param add_param(Editor& editor, const Param& like, const std::string& name, const at::Tensor& tensor,
                 NodeId user) {
   StateEntry entry = editor.state()[like.state];
   entry.name = name;
   entry.tensor = tensor;
+  const char* prefix = placeholder_prefix(entry.kind);
   Param param;
   param.state = editor.add_state(std::move(entry), like.state);
   if (!like.node) return param;
@@ -62,7 +77,7 @@ Param add_param(Editor& editor, const Param& like, const std::string& name, cons
   for (char& c : node.name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   if (node.op == Opcode::placeholder) {
-    node.name = node.target = editor.graph().fresh_name("p_" + node.name);
+    node.name = node.target = editor.graph().fresh_name(prefix + node.name);
     node.state = name;
     param.node = editor.insert_after(like.node, std::move(node));
   } else {

@@ -52,7 +52,14 @@ std::string why_not_constant(const Model& model, const Param& divisor, LazyWrite
   return "";
 }
 
-std::string why_not_invertible(const Model& model, const Param& divisor) {
+// A tensor without dimensions does not promote what it divides.
+bool computes_in_double(const Model& model, const DivOp& div, const at::Tensor& divisor) {
+  const bool promotes = divisor.scalar_type() == at::kDouble && divisor.dim() > 0;
+  return promotes || computes_in_double(model, div);
+}
+
+std::string why_not_invertible(const Model& model, const DivOp& div) {
+  const Param& divisor = *div.tensor;
   if (std::string why = why_not_dense(model, divisor); !why.empty()) return why;
   const at::Tensor c = tensor_of(model, divisor);
   if (c.scalar_type() != at::kFloat && c.scalar_type() != at::kDouble)
@@ -61,8 +68,8 @@ std::string why_not_invertible(const Model& model, const Param& divisor) {
   const at::Tensor values = c.detach().to(at::kDouble);
   if (values.eq(0).any().item<bool>()) return "it divides by zero";
   if (!at::isfinite(values).all().item<bool>()) return "the divisor is not finite";
-  const double smallest = c.scalar_type() == at::kDouble ? std::numeric_limits<double>::min()
-                                                         : std::numeric_limits<float>::min();
+  const double smallest = computes_in_double(model, div, c) ? std::numeric_limits<double>::min()
+                                                            : std::numeric_limits<float>::min();
   const at::Tensor size = values.abs();
   if (size.lt(smallest).any().item<bool>() || size.gt(1 / smallest).any().item<bool>())
     return "the inverse of the divisor is not a normal number";
@@ -73,7 +80,7 @@ std::string why_not(const Model& model, const DivOp& div, LazyWrites& writes) {
   if (!div.problem.empty()) return div.problem;
   if (div.number) return why_not_invertible(*div.number, computes_in_double(model, div));
   if (std::string why = why_not_constant(model, *div.tensor, writes); !why.empty()) return why;
-  return why_not_invertible(model, *div.tensor);
+  return why_not_invertible(model, div);
 }
 
 Param add_inverse(Editor& editor, const DivOp& div) {
@@ -82,7 +89,9 @@ Param add_inverse(Editor& editor, const DivOp& div) {
   const at::Tensor c = tensor_of(editor.model(), *div.tensor).detach();
   const std::string name =
       editor.state().fresh_name(editor.state()[div.tensor->state].name + "_inverse");
-  const at::Tensor inverse = at::reciprocal(c.to(at::kDouble)).to(c.scalar_type());
+  // Where a double is divided by floats, the inverse must be as exact as the division.
+  const auto dtype = computes_in_double(editor.model(), div) ? at::kDouble : c.scalar_type();
+  const at::Tensor inverse = at::reciprocal(c.to(at::kDouble)).to(dtype);
   return add_param(editor, *div.tensor, name, inverse, div.node);
 }
 
@@ -113,7 +122,7 @@ void ChangeTrueDivToMulByInverse::apply(Editor& editor, const Site& site) const 
   const Param inverse = add_inverse(editor, div);
   editor.set_node(div.node, div.as_multiplication(editor.model(), inverse.node));
   if (editor.graph().num_users(div.tensor->node) == 0 &&
-      editor.graph().readers(editor.state()[div.tensor->state].name).size() == 1)
+      editor.graph().num_readers(editor.state()[div.tensor->state].name) == 1)
     erase_param(editor, *div.tensor);
 }
 

@@ -41,20 +41,17 @@ std::optional<Pair> match(const Model& model, NodeId inner, NodeId outer) {
   return Pair{std::move(*linear), std::move(*norm), norm_first};
 }
 
-struct Folded {
-  at::Tensor weight, bias;  // fp64
-};
-
-Folded fold(const Model& model, const Pair& pair) {
+Fold fold(const Model& model, const Pair& pair) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const Affine affine = affine_of(model, pair.norm);
-  const at::Tensor weight = tensor_of(model, pair.linear.weight).detach().to(at::kDouble);
+  const at::Tensor weight = tensor_of(model, pair.linear.weight).detach();
   const at::Tensor bias =
       pair.linear.bias ? tensor_of(model, *pair.linear.bias).detach().to(at::kDouble)
-                       : at::zeros({weight.size(0)}, weight.options());
-  if (pair.norm_first) return {weight * affine.scale, at::mv(weight, affine.shift) + bias};
-  return {weight * affine.scale.unsqueeze(1), bias * affine.scale + affine.shift};
+                       : at::zeros({weight.size(0)}, affine.shift.options());
+  if (pair.norm_first)
+    return {affine.scale.unsqueeze(0), at::mv(weight.to(at::kDouble), affine.shift) + bias};
+  return {affine.scale.unsqueeze(1), bias * affine.scale + affine.shift};
 }
 
 std::string why_not(const Model& model, const Pair& pair, LazyWrites& writes) {
@@ -74,8 +71,7 @@ std::string why_not(const Model& model, const Pair& pair, LazyWrites& writes) {
     return "the batch norm has another number of features than the linear";
   if (writes.between(pair.input(), pair.inner(), pair.outer()))
     return "the input may be written in place between the linear and the batch norm";
-  const Folded folded = fold(model, pair);
-  if (!folds_finitely(model, pair.linear, folded.weight, folded.bias))
+  if (!folds_finitely(model, pair.linear, fold(model, pair)))
     return "the folded weights are not finite in the layer's dtype";
   return "";
 }
@@ -136,8 +132,7 @@ Findings FuseBatchNorm1dInLinear::find(const Model& model) const {
 
 void FuseBatchNorm1dInLinear::apply(Editor& editor, const Site& site) const {
   const Pair pair = *match(editor.model(), site.nodes[0], site.nodes[1]);
-  const Folded folded = fold(editor.model(), pair);
-  const auto bias = set_folded(editor, pair.linear, folded.weight, folded.bias, pair.outer());
+  const auto bias = set_folded(editor, pair.linear, fold(editor.model(), pair), pair.outer());
 
   // The outer node yields the value that is kept: it is, or becomes, the linear.
   Node node = respelled(editor.model(), pair.linear, pair.input(), bias);

@@ -1,8 +1,8 @@
 // Before:   y = batch_norm(conv(x, W, b))          in evaluation mode
 // After:    y = conv(x, W * s, b * s + t)          s = weight / sqrt(var + eps), t = bias - mean * s
-// Refuses:  training mode, no running statistics; a convolution result that anyone else sees; shared
-//           tensors or modules; different dtypes or devices; anything that is not finite; a write to
-//           x between the two
+// Refuses:  training mode, no running statistics; a convolution result that anyone else sees, or
+//           without a batch dimension; shared tensors or modules; different dtypes or devices;
+//           anything that is not finite; a write to x between the two
 // Numerics: folded in fp64, rounded once
 
 #include <ATen/TensorOperators.h>
@@ -20,36 +20,29 @@ namespace refx {
 
 namespace {
 
-struct Folded {
-  at::Tensor weight, bias;  // fp64
-};
-
 std::int64_t output_channels(const Model& model, const ConvOp& conv) {
   const at::Tensor weight = tensor_of(model, conv.weight);
   return conv.transposed ? weight.size(1) * conv.groups : weight.size(0);
 }
 
-Folded fold(const Model& model, const ConvOp& conv, const BatchNormOp& norm) {
+Fold fold(const Model& model, const ConvOp& conv, const BatchNormOp& norm) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const Affine affine = affine_of(model, norm);
-  const at::Tensor weight = tensor_of(model, conv.weight).detach().to(at::kDouble);
-  Folded folded;
+  Fold fold;
   if (conv.transposed) {
     // Weights are (in, out / groups, kh, kw), the inputs of each group together.
-    const auto groups = conv.groups, out = weight.size(1);
-    folded.weight = (weight.reshape({groups, weight.size(0) / groups, out, weight.size(2),
-                                     weight.size(3)}) *
-                     affine.scale.reshape({groups, 1, out, 1, 1}))
-                        .reshape(weight.sizes());
+    const std::int64_t inputs = tensor_of(model, conv.weight).size(0);
+    fold.factor = affine.scale.reshape({conv.groups, 1, -1})
+                      .expand({-1, inputs / conv.groups, -1})
+                      .reshape({inputs, -1, 1, 1});
   } else {
-    folded.weight = weight * affine.scale.reshape({-1, 1, 1, 1});
+    fold.factor = affine.scale.reshape({-1, 1, 1, 1});
   }
-  folded.bias = affine.shift;
+  fold.bias = affine.shift;
   if (conv.bias)
-    folded.bias =
-        tensor_of(model, *conv.bias).detach().to(at::kDouble) * affine.scale + affine.shift;
-  return folded;
+    fold.bias = tensor_of(model, *conv.bias).detach().to(at::kDouble) * affine.scale + affine.shift;
+  return fold;
 }
 
 std::string why_not(const Model& model, const ConvOp& conv, const BatchNormOp& norm,
@@ -57,13 +50,19 @@ std::string why_not(const Model& model, const ConvOp& conv, const BatchNormOp& n
   if (!conv.problem.empty()) return conv.problem;
   if (model.graph().num_users(conv.node) > 1)
     return "the convolution's result is used by others than the batch norm";
+  if (norm.module && model.modules()[norm.module].type == "torch.nn.BatchNorm1d")
+    return "the batch norm is one-dimensional";
+  if (const auto rank = known_rank(model, conv.node); rank && rank != 4)
+    return fmt::format(
+        "the convolution's result has {} dimensions: its channels are not the second", *rank);
   if (std::string why = why_not_foldable(model, conv, norm); !why.empty()) return why;
   if (tensor_of(model, norm.mean).size(0) != output_channels(model, conv))
     return "the batch norm has another number of channels than the convolution";
+  if (conv.bias && tensor_of(model, *conv.bias).sizes() != tensor_of(model, norm.mean).sizes())
+    return "its bias does not fit its weight";
   if (writes.between(conv.input, conv.node, norm.node))
     return "the convolution's input may be written in place before the batch norm";
-  const Folded folded = fold(model, conv, norm);
-  if (!folds_finitely(model, conv, folded.weight, folded.bias))
+  if (!folds_finitely(model, conv, fold(model, conv, norm)))
     return "the folded weights are not finite in the layer's dtype";
   return "";
 }
@@ -102,8 +101,7 @@ Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
 void FuseBatchNorm2dInConv2d::apply(Editor& editor, const Site& site) const {
   const ConvOp conv = *ConvOp::match(editor.model(), site.nodes[0]);
   const BatchNormOp norm = *BatchNormOp::match(editor.model(), site.nodes[1]);
-  const Folded folded = fold(editor.model(), conv, norm);
-  const auto bias = set_folded(editor, conv, folded.weight, folded.bias, norm.node);
+  const auto bias = set_folded(editor, conv, fold(editor.model(), conv, norm), norm.node);
 
   // The batch norm's node yields the value that is kept: it becomes the convolution.
   Node node = respelled(editor.model(), conv, conv.input, bias);

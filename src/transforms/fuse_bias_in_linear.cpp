@@ -20,7 +20,6 @@ std::string why_not(const Model& model, const LinearOp& linear) {
   const at::Tensor weight = tensor_of(model, linear.weight), bias = tensor_of(model, *linear.bias);
   if (weight.requires_grad() != bias.requires_grad())
     return "one of weight and bias is frozen (requires_grad differs)";
-  if (bias.dim() != 1 || bias.size(0) != weight.size(0)) return "its bias does not fit its weight";
   return "";
 }
 

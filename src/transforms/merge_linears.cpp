@@ -33,8 +33,13 @@ std::string difference(const Model& model, const LinearOp& a, const LinearOp& b)
   if (x.tensor.device() != y.tensor.device()) return "the linears are on different devices";
   if (x.tensor.requires_grad() != y.tensor.requires_grad())
     return "some of the linears are frozen (requires_grad differs)";
-  if (x.kind != y.kind || x.persistent != y.persistent || a.spelling != b.spelling)
-    return "the linears keep their weights in different ways";
+  if (x.kind != y.kind)
+    return fmt::format("the weights are of different kinds ({} and {})", to_string(x.kind),
+                       to_string(y.kind));
+  if (x.persistent != y.persistent)
+    return "some of the weights are not saved with the model (persistent differs)";
+  if (a.spelling != b.spelling)
+    return "the linears are called in different ways (module, function or aten operator)";
   if (x.tensor.size(1) != y.tensor.size(1)) return "the linears have different input widths";
   if (a.bias && b.bias &&
       model.state().tensor(a.bias->state).requires_grad() !=
@@ -54,22 +59,32 @@ Site site_of(const Model& model, const std::vector<LinearOp>& linears) {
   return site;
 }
 
-// Linears that can go together, in groups of one kind.
-std::vector<std::vector<LinearOp>> by_kind(const Model& model, const std::vector<LinearOp>& linears) {
-  std::vector<std::vector<LinearOp>> kinds;
-  for (const LinearOp& linear : linears) {
-    auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& group) {
-      return std::all_of(group.begin(), group.end(), [&](const LinearOp& other) {
-        // Only the first without and the first with a bias can tell anything new.
-        return &other - group.data() > 1 || difference(model, other, linear).empty();
-      });
-    });
-    if (kind == kinds.end())
-      kinds.push_back({linear});
-    else
-      kind->push_back(linear);
+// Linears that can go together. What they have in common, the first and the first bias tell.
+struct Group {
+  std::vector<LinearOp> linears;
+  std::size_t biased = 0;  // the first with a bias, if there is one
+
+  void add(const LinearOp& linear) {
+    if (linear.bias && (linears.empty() || !linears[biased].bias)) biased = linears.size();
+    linears.push_back(linear);
   }
-  return kinds;
+};
+
+std::string difference(const Model& model, const Group& group, const LinearOp& linear) {
+  std::string why = difference(model, group.linears.front(), linear);
+  return why.empty() ? difference(model, group.linears[group.biased], linear) : why;
+}
+
+std::vector<Group> by_kind(const Model& model, const std::vector<LinearOp>& linears) {
+  std::vector<Group> groups;
+  for (const LinearOp& linear : linears) {
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& other) {
+      return difference(model, other, linear).empty();
+    });
+    if (group == groups.end()) group = groups.emplace(group);
+    group->add(linear);
+  }
+  return groups;
 }
 
 void judge_group(const Model& model, const std::vector<LinearOp>& linears, LazyWrites& writes,
@@ -82,16 +97,18 @@ void judge_group(const Model& model, const std::vector<LinearOp>& linears, LazyW
       findings.refusals.push_back({{linear.path(model), {linear.node}}, linear.problem});
   }
   if (usable.size() < 2) return;
-  for (const auto& group : by_kind(model, usable)) {
-    if (group.size() == 1) {
-      const LinearOp& other =
-          group[0].node == usable[0].node ? usable[1] : usable[0];
-      findings.refusals.push_back({{group[0].path(model), {group[0].node}},
-                                   difference(model, group[0], other)});
+  const std::vector<Group> groups = by_kind(model, usable);
+  for (const Group& group : groups) {
+    const std::vector<LinearOp>& members = group.linears;
+    if (members.size() == 1) {
+      // A later group was opened because its first did not fit into the earlier ones.
+      const LinearOp& odd = &group == &groups[0] ? groups[1].linears[0] : members[0];
+      findings.refusals.push_back({{members[0].path(model), {members[0].node}},
+                                   difference(model, groups[0], odd)});
       continue;
     }
-    Site site = site_of(model, group);
-    if (writes.between(group[0].input, group.front().node, group.back().node))
+    Site site = site_of(model, members);
+    if (writes.between(members[0].input, members.front().node, members.back().node))
       findings.refusals.push_back(
           {std::move(site), "their input may be written in place between them"});
     else
@@ -177,19 +194,23 @@ Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::i
 }  // namespace
 
 Findings MergeLinears::find(const Model& model) const {
-  std::vector<std::vector<LinearOp>> groups;
+  std::vector<std::vector<NodeId>> groups;
   std::unordered_map<NodeId, std::size_t> group_of;
   for (NodeId id : model.graph()) {
-    auto linear = LinearOp::match(model, id);
-    if (!linear || !linear->input) continue;
-    const auto [it, added] = group_of.emplace(linear->input, groups.size());
+    const NodeId input = LinearOp::input_of(model, id);
+    if (!input) continue;
+    const auto [it, added] = group_of.emplace(input, groups.size());
     if (added) groups.emplace_back();
-    groups[it->second].push_back(std::move(*linear));
+    groups[it->second].push_back(id);
   }
   Findings findings;
   LazyWrites writes(model);
-  for (const auto& group : groups)
-    if (group.size() > 1) judge_group(model, group, writes, findings);
+  for (const auto& group : groups) {
+    if (group.size() == 1) continue;
+    std::vector<LinearOp> linears;
+    for (NodeId id : group) linears.push_back(*LinearOp::match(model, id));
+    judge_group(model, linears, writes, findings);
+  }
   return findings;
 }
 
