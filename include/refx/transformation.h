@@ -37,8 +37,8 @@ struct Outcome {
 
 // Glob patterns (* and ?) over site names.
 struct SiteFilter {
-  std::vector<std::string> only;    // empty: all
-  std::vector<std::string> except;
+  std::vector<std::string> only = {};  // empty: all
+  std::vector<std::string> except = {};
   bool accepts(std::string_view site) const;
 };
 

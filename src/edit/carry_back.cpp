@@ -24,7 +24,10 @@ at::Tensor part_of(const at::Tensor& whole, const Piece& piece) {
 
 // The piece's values in a tensor that is otherwise like the original.
 at::TensorBase like_original(const at::Tensor& values, const at::Tensor& original) {
-  at::Tensor result = at::empty_strided(original.sizes(), original.strides(), original.options());
+  // Overlapping elements (an expanded tensor) cannot hold different values.
+  at::Tensor result = original.is_non_overlapping_and_dense()
+                          ? at::empty_strided(original.sizes(), original.strides(), original.options())
+                          : at::empty(original.sizes(), original.options());
   result.copy_(values.reshape(original.sizes()));
   result.set_requires_grad(original.requires_grad());
   return result;

@@ -22,7 +22,10 @@ namespace {
 
 using StepPtr = std::shared_ptr<const Step>;
 
-std::string label(const Step& step) { return step.transformation + "  " + step.site; }
+std::string label(const std::string& transformation, const std::string& site) {
+  return transformation + "  " + site;
+}
+std::string label(const Step& step) { return label(step.transformation, step.site); }
 
 // The steps to take back, with those that depend on them, and for each why it is there.
 struct Plan {
@@ -167,7 +170,11 @@ void collect_nodes(const std::map<StepId, StepPtr>& steps, const Plan& plan, Ste
 
 void ReversalRun::reapply(const Plan& plan, Reversal& result) {
   std::map<StepId, StepPtr> steps;
-  for (const StepPtr& step : removed_) steps.emplace(step->id, step);
+  std::set<std::string> unwanted;  // what was asked to be gone is not to come back
+  for (const StepPtr& step : removed_) {
+    steps.emplace(step->id, step);
+    if (plan.asked.count(step->id)) unwanted.insert(label(*step));
+  }
 
   // Runs of dependents of one transformation are found in one pass.
   for (auto it = plan.dependents.begin(); it != plan.dependents.end();) {
@@ -185,6 +192,7 @@ void ReversalRun::reapply(const Plan& plan, Reversal& result) {
     }
     if (!transformation) continue;
     auto owner = [&](const Site& site) -> const std::size_t* {
+      if (unwanted.count(label(first.transformation, site.name))) return nullptr;
       for (NodeId node : site.nodes)
         if (auto found = concerned.find(node); found != concerned.end()) return &found->second;
       return nullptr;

@@ -205,7 +205,9 @@ at::Tensor scaled(const at::Tensor& weight, const at::Tensor& factor) {
   for (std::int64_t start = 0; start < rows; start += step) {
     const std::int64_t count = std::min(step, rows - start);
     const at::Tensor part = factor.size(0) == 1 ? factor : factor.narrow(0, start, count);
-    result.narrow(0, start, count).copy_(weight.narrow(0, start, count).to(at::kDouble).mul_(part));
+    // A copy even of doubles: the weight itself is not to be written.
+    const at::Tensor wide = weight.narrow(0, start, count).to(at::kDouble, false, /*copy=*/true);
+    result.narrow(0, start, count).copy_(wide.mul_(part));
   }
   return result;
 }

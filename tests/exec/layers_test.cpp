@@ -276,9 +276,10 @@ TEST_F(Layers, AreKnownByTheirFullModulePathToo) {
   expect_same(model, {rows}, at::relu(rows));
 }
 
-// Runs last in this file: a layer without a test is a bug waiting.
+// Runs last in this file: a layer without a test is a bug waiting. The build runs all of Layers in
+// one process for it.
 TEST_F(Layers, ZEveryKnownLayerIsTested) {
-  if (::testing::GTEST_FLAG(filter) != "*" || std::getenv("GTEST_TOTAL_SHARDS")) GTEST_SKIP();
+  if (std::getenv("GTEST_TOTAL_SHARDS")) GTEST_SKIP() << "some of the tests ran elsewhere";
   for (const auto& name : exec::known_layers()) EXPECT_TRUE(tested().count(name)) << name;
 }
 

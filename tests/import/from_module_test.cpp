@@ -12,13 +12,6 @@
 #include "kit.h"
 #include "refx/validate.h"
 
-namespace refx {
-// To be declared in the header: the types, derived from Sequential, whose forward only runs the
-// layers.
-Model from_module(const torch::nn::Module& module,
-                  const std::vector<std::type_index>& plain_sequentials);
-}  // namespace refx
-
 namespace refx::testing {
 namespace {
 

@@ -225,10 +225,7 @@ TEST(ChangeTrueDiv, ChangesTwoDivisionsByOneTensor) {
   EXPECT_EQ(site_names(kName, parse_filled(text)), (Names{"y", "z"}));
 }
 
-// Disabled: reverse() applies the dependents' transformation again at all nodes concerned, and so
-// also at the very site that was reversed ('y', because z's step, which erased the divisor that y
-// needs back, depends on it). See ReversalRun::reapply.
-TEST(ChangeTrueDiv, DISABLED_ReversesOneOfTwoDivisionsByOneTensor) {
+TEST(ChangeTrueDiv, ReversesOneOfTwoDivisionsByOneTensor) {
   const Model before =
       parse_filled(with(kAten, {{"    return y",
                                  "    %z = call_function[target=aten.div.Tensor](args = (%y, "
