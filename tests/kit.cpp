@@ -128,6 +128,15 @@ std::string snapshot(const Model& model) {
   return text;
 }
 
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 std::vector<at::Tensor> tensors_in(const c10::IValue& value) {
   if (value.isTensor()) return {value.toTensor()};
   std::vector<at::Tensor> all;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ std::string content(const Model& model);
 
 // All tensors of a nest, in order.
 std::vector<at::Tensor> tensors_in(const c10::IValue& value);
+
+// What the Error says that `f` throws.
+std::string error_of(const std::function<void()>& f);
 
 // Both models on the same inputs: `b` may err against fp64 little more than `a` does.
 void expect_same_results(const Model& a, const Model& b, const std::vector<c10::IValue>& inputs);

@@ -14,16 +14,6 @@ graph():
     return z
 )";
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 struct Fixture {
   Model model = parse_filled(kText);
   std::string before = snapshot(model);

@@ -31,16 +31,6 @@ std::vector<std::string> log(const Model& model) {
   return lines;
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(History, ListsOneLinePerStep) {
   EXPECT_EQ(log(merged_and_fused()),
             (std::vector<std::string>{

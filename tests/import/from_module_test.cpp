@@ -64,15 +64,6 @@ void fill_statistics(nn::Module& module) {
   }
 }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::vector<Case> every_layer() {
   const Tensor matrix = at::randn({4, 8}), line = at::randn({2, 4, 9}),
                image = at::randn({2, 4, 9, 8}), volume = at::randn({2, 4, 5, 6, 7});
@@ -304,7 +295,7 @@ TEST(FromModule, ReadsNestedSequentialsThatAreNamedPlain) {
 
 TEST(FromModule, RefusesWhatItCannotReadAndNamesIt) {
   const auto message = [](const nn::Module& module) {
-    return message_of([&] { from_module(module); });
+    return error_of([&] { from_module(module); });
   };
   EXPECT_EQ(
       message(*nn::Sequential(nn::ReLU(), Own())),
@@ -324,14 +315,14 @@ TEST(FromModule, RefusesWhatItCannotReadAndNamesIt) {
   contains(*nn::Sequential(nn::Functional(torch::relu)), "module '0', a torch::nn::FunctionalImpl");
   contains(*nn::Sequential(OwnLinear(4, 4)), "OwnLinearImpl: its forward is not known");
   contains(*nn::Sequential(nn::LSTM(4, 4)), "module '0', a torch::nn::LSTMImpl");
-  EXPECT_EQ(message_of([] { from_module(nn::AnyModule()); }),
+  EXPECT_EQ(error_of([] { from_module(nn::AnyModule()); }),
             "from_module cannot read an empty AnyModule");
 }
 
 TEST(FromModule, RefusesASequentialWhoseLayersWereReplaced) {
   nn::Sequential net{nn::ReLU()};
   net->replace_module("0", nn::Tanh());  // forward still runs the ReLU
-  EXPECT_NE(message_of([&] { from_module(*net); }).find("was replaced after it was pushed"),
+  EXPECT_NE(error_of([&] { from_module(*net); }).find("was replaced after it was pushed"),
             std::string::npos);
 }
 

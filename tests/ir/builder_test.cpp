@@ -11,15 +11,6 @@ namespace {
 
 at::Tensor zeros(std::vector<std::int64_t> sizes) { return at::zeros(sizes); }
 
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Builder, WritesTheAtenDialectWithLiftedTensorsFirst) {
   Builder b;
   const NodeId x = b.input("x", type_of(zeros({2, 4})));
@@ -116,13 +107,13 @@ TEST(Builder, KeepsMutationsAndRunsThem) {
 TEST(Builder, SaysWhatIsWrong) {
   Builder b;
   b.input("x");
-  EXPECT_EQ(message_of([&] { b.input("x"); }), "input name 'x' is taken");
-  EXPECT_EQ(message_of([&] { b.get_attr("scale"); }), "get_attr: there is no state entry 'scale'");
-  EXPECT_EQ(message_of([&] { b.call_module("fc", {}); }), "there is no module 'fc'");
-  EXPECT_NE(message_of([&] { b.call("aten.relu.default", {NodeId(77)}); }).find("node id 77"),
+  EXPECT_EQ(error_of([&] { b.input("x"); }), "input name 'x' is taken");
+  EXPECT_EQ(error_of([&] { b.get_attr("scale"); }), "get_attr: there is no state entry 'scale'");
+  EXPECT_EQ(error_of([&] { b.call_module("fc", {}); }), "there is no module 'fc'");
+  EXPECT_NE(error_of([&] { b.call("aten.relu.default", {NodeId(77)}); }).find("node id 77"),
             std::string::npos);
   b.parameter("w", zeros({1}));
-  EXPECT_NE(message_of([&] { b.parameter("w", zeros({1})); }).find("'w'"), std::string::npos);
+  EXPECT_NE(error_of([&] { b.parameter("w", zeros({1})); }).find("'w'"), std::string::npos);
 }
 
 }  // namespace
