@@ -20,6 +20,11 @@ at::Tensor tensor_of(const Model& model, const Param& param) {
   return at::Tensor(model.state().tensor(param.state));
 }
 
+bool is_mutated(const Model& model, std::string_view state) {
+  return std::any_of(model.mutations().begin(), model.mutations().end(),
+                     [&](const Mutation& mutation) { return mutation.target == state; });
+}
+
 std::string why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
   const std::size_t readers = model.graph().num_readers(entry.name);
@@ -27,9 +32,8 @@ std::string why_shared(const Model& model, const Param& param) {
     return fmt::format("'{}' is used in more than one place", entry.name);
   if (model.state().storage_sharers(param.state) > 1)
     return fmt::format("'{}' shares its memory with another tensor", entry.name);
-  for (const Mutation& mutation : model.mutations())
-    if (mutation.target == entry.name)
-      return fmt::format("'{}' is changed by the model itself", entry.name);
+  if (is_mutated(model, entry.name))
+    return fmt::format("'{}' is changed by the model itself", entry.name);
   return "";
 }
 

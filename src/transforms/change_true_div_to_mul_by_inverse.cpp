@@ -43,9 +43,8 @@ std::string why_not_constant(const Model& model, const Param& divisor, LazyWrite
     return fmt::format("the divisor '{}' is a parameter, which training may change", entry.name);
   if (model.state().storage_sharers(divisor.state) > 1)
     return fmt::format("the divisor '{}' shares its memory with another tensor", entry.name);
-  for (const Mutation& mutation : model.mutations())
-    if (mutation.target == entry.name)
-      return fmt::format("the divisor '{}' is changed by the model itself", entry.name);
+  if (is_mutated(model, entry.name))
+    return fmt::format("the divisor '{}' is changed by the model itself", entry.name);
   for (NodeId reader : model.graph().readers(entry.name))
     if (writes.between(reader, reader, model.graph().last()))
       return fmt::format("the divisor '{}' may be written in place", entry.name);

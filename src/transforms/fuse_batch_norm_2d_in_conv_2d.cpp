@@ -7,7 +7,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
