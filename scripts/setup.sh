@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache mold libgtest-dev libbenchmark-dev librapidcheck-dev
-          libcli11-dev)
+          libcli11-dev libzip-dev libsimdjson-dev libxxhash-dev libdeflate-dev strace)
 python=${PYTHON:-python3}
 stamp=.venv/.refx-requirements # a copy of the requirements that were installed
 

@@ -64,7 +64,7 @@ class Editor {
   };
   StepId commit(Label label);
   // The journal so far is how the model came to be, not a step.
-  void commit_as_origin();
+  void commit_as_origin(std::shared_ptr<const Source> source = nullptr);
 
  private:
   std::unique_ptr<Transaction> transaction_;

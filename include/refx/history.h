@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <iosfwd>
 #include <map>
 #include <memory>
@@ -27,7 +28,8 @@ struct Step {
   // A tensor it made, and how to tell whether it was changed since.
   struct Made {
     StateId state;
-    std::uint32_t version;
+    std::uint32_t version;                  // of the tensor's counter, in this process
+    std::array<std::uint64_t, 2> hash = {};  // of its contents, in a step that was loaded; else zeros
   };
   std::vector<Made> made;
 

@@ -16,6 +16,7 @@ struct IValue;
 namespace refx {
 
 class Executor;
+class Source;
 
 // An output of the graph that is written back into a buffer or an input instead of being returned.
 struct Mutation {
@@ -34,6 +35,9 @@ class Model {
   const History& history() const { return history_; }
   const std::vector<Mutation>& mutations() const { return mutations_; }
 
+  // The file it was loaded from; null for a model made in memory.
+  const std::shared_ptr<const Source>& source() const { return source_; }
+
   // Differs after every change.
   std::uint64_t revision() const { return revision_; }
 
@@ -48,6 +52,7 @@ class Model {
   History history_;
   std::vector<Mutation> mutations_;
   std::uint64_t revision_ = 0;
+  std::shared_ptr<const Source> source_;
   std::shared_ptr<Executor> executor_;
 };
 

@@ -70,6 +70,7 @@ class Table {
   Id<T> next(Id<T> id) const;      // the live value after it; works for an erased one too
   Id<T> previous(Id<T> id) const;  // likewise
   bool precedes(Id<T> a, Id<T> b) const;
+  std::vector<Id<T>> places() const;  // in order, with the erased values that may return
 
   // Names of live values and of erased ones that may return.
   bool name_taken(std::string_view name) const;

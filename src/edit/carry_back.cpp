@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "edit/made.h"
+#include "ir/content.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -13,10 +14,6 @@ namespace refx {
 namespace {
 
 using StateChange = Change<StateEntry>;
-
-bool is_changed(const at::TensorBase& current, const StateChange& change, std::uint32_t version) {
-  return !current.is_same(change.after->tensor) || version_of(current) != version;
-}
 
 at::Tensor part_of(const at::Tensor& whole, const Piece& piece) {
   return whole.narrow(piece.dim, piece.start, piece.length);
@@ -55,7 +52,7 @@ std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, con
   for (const Step::Made& made : step.made) {
     const StateEntry& entry = model.state()[made.state];
     const StateChange& whole = *changes.at(made.state);
-    if (!is_changed(entry.tensor, whole, made.version)) continue;
+    if (!is_changed(made, whole.after->tensor, entry.tensor)) continue;
     const at::Tensor current(entry.tensor);
     bool any = false;
     for (const Piece& piece : step.pieces) {
@@ -68,6 +65,7 @@ std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, con
         continue;
       }
       const at::Tensor original(changes.at(piece.part)->before->tensor);
+      require_content(original);
       // An original whose values were left alone returns as it is.
       if (!at::equal(values.reshape(original.sizes()), original))
         carried[piece.part] = like_original(values, original);

@@ -243,8 +243,9 @@ StepId Editor::commit(Label label) {
   return id;
 }
 
-void Editor::commit_as_origin() {
+void Editor::commit_as_origin(std::shared_ptr<const Source> source) {
   REFX_CHECK(model().history().empty(), "a model with a history gets another origin");
+  transaction_->set_source(std::move(source));
   transaction_->keep();
 }
 

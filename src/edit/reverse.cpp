@@ -11,6 +11,7 @@
 #include "edit/carry_back.h"
 #include "edit/made.h"
 #include "edit/transaction.h"
+#include "ir/content.h"
 #include "refx/error.h"
 #include "refx/registry.h"
 #include "refx/validate.h"
@@ -73,6 +74,7 @@ std::shared_ptr<Step> undo(Transaction& transaction, const Step& step, const Rev
               entry.tensor = found->second;
               change.before = std::make_shared<const StateEntry>(std::move(entry));
             }
+            if (change.before) require_content(change.before->tensor);
           }
           transaction.write(change.id, change.before);
         },

@@ -172,6 +172,29 @@ std::shared_ptr<const Step> Transaction::add_step(std::shared_ptr<Step> step) {
   return step;
 }
 
+template <class T>
+Id<T> Transaction::insert_place(Id<T> where) {
+  return mutable_table<T>().insert_slot(where);
+}
+template NodeId Transaction::insert_place(NodeId);
+template StateId Transaction::insert_place(StateId);
+template ModuleId Transaction::insert_place(ModuleId);
+
+void Transaction::restore_step(std::shared_ptr<Step> step) {
+  for (Edit& edit : step->edits)
+    std::visit(
+        [&]<class T>(Change<T>& change) {
+          auto& table = mutable_table<T>();
+          change.before = table.pointer(change.id);
+          if (change.after && !change.before && !table.find_erased(change.after->name))
+            table.reserve_name(change.after->name, change.id);
+          table.exchange(change.id, change.after);
+        },
+        edit);
+  touch();
+  model_.history_.add(std::move(step));
+}
+
 std::shared_ptr<const Step> Transaction::remove_step(StepId id) {
   return model_.history_.remove(id);
 }

@@ -50,7 +50,15 @@ class Transaction {
   // Drops every erased object's place and all steps.
   void forget();
 
+  // A history that was saved: an empty place before `where`, then each step, which finds what its
+  // edits replace in the model. Ids that later steps get start at `next`.
+  template <class T>
+  Id<T> insert_place(Id<T> where);
+  void restore_step(std::shared_ptr<Step> step);
+  void set_next_step(std::uint32_t next) { model_.history_.next_id_ = next; }
+
   void set_mutations(std::vector<Mutation> mutations) { model_.mutations_ = std::move(mutations); }
+  void set_source(std::shared_ptr<const Source> source) { model_.source_ = std::move(source); }
 
  private:
   template <class T>

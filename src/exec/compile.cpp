@@ -5,6 +5,7 @@
 #include "exec/lowering.h"
 #include "exec/python_ops.h"
 #include "exec/resolve.h"
+#include "ir/content.h"
 #include "refx/error.h"
 
 namespace refx::exec {
@@ -177,6 +178,7 @@ Operand Compiler::state(std::string_view name) {
     StateId id = model_.state().find(name);
     if (!id) throw Error("the model has no state entry '" + std::string(name) + "'");
     it->second = new_slot();
+    require_content(model_.state().tensor(id));
     program_.slots[it->second] = at::Tensor(model_.state().tensor(id));
     program_.state_slots.push_back(it->second);
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "ir/content.h"
+
 namespace refx {
 
 std::optional<Param> param_of(const Model& model, const Arg* arg) {
@@ -17,7 +19,9 @@ std::optional<Param> param_of(const Model& model, const Arg* arg) {
 }
 
 at::Tensor tensor_of(const Model& model, const Param& param) {
-  return at::Tensor(model.state().tensor(param.state));
+  const at::TensorBase& tensor = model.state().tensor(param.state);
+  require_content(tensor);
+  return at::Tensor(tensor);
 }
 
 bool is_mutated(const Model& model, std::string_view state) {

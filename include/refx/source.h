@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace refx {
+
+// The file a model was loaded from: what its graph does not say, and what save() needs again.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  virtual const std::string& path() const = 0;
+
+  // How nested (args, kwargs) and results are flattened: treespecs of torch.utils._pytree, as JSON.
+  // Empty: not known.
+  virtual std::string_view input_spec() const = 0;
+  virtual std::string_view output_spec() const = 0;
+
+  // The example (args, kwargs) as torch.save wrote them, checked; empty if there are none.
+  virtual std::string_view sample_inputs() const = 0;
+
+  // The values that a symbolic size may take.
+  struct Range {
+    std::optional<std::int64_t> min, max;
+  };
+  virtual const std::map<std::string, Range>& ranges() const = 0;
+};
+
+}  // namespace refx

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace refx {
+
+class Content;
+class Mapping;
+
+// One stored file of an archive. Its name is without the archive's root folder.
+struct Record {
+  std::string name;
+  std::uint64_t offset = 0;  // of its data in the file
+  std::uint64_t size = 0;
+  std::uint32_t crc = 0;
+};
+
+// A zip as PyTorch writes them: everything stored, under one root folder. The file is mapped; its
+// structure is checked on opening, the contents of a record when they are first used.
+class Archive : public std::enable_shared_from_this<Archive> {
+ public:
+  // Throws Error that names the file and what is wrong with it.
+  static std::shared_ptr<const Archive> open(const std::string& path);
+  ~Archive();
+
+  const std::string& path() const { return path_; }
+  const std::string& root() const { return root_; }  // "bert" of "bert/models/model.json"
+  const std::vector<Record>& records() const { return records_; }  // in the order of their data
+  const Record* find(std::string_view name) const;                 // null if there is none
+  const Record& at(std::string_view name) const;  // throws Error that names the missing record
+
+  // The bytes of a record, checked against its CRC. They live as long as the archive, and at least
+  // 64 bytes after them can be read.
+  std::string_view read(const Record& record) const;
+
+  // The record's bytes as memory for a tensor: private to it (a write never reaches the file), shared
+  // by all calls with one record and `copy`, and checked when they are first required.
+  // `copy` 0 and 1 do not see each other's writes.
+  std::shared_ptr<Content> map(const Record& record, int copy = 0) const;
+
+  // All bytes of the file that are not a record's data, in order: headers, padding, directory.
+  // Together with the records' data they are the file.
+  std::string skeleton() const;
+
+  int descriptor() const;
+
+ private:
+  Archive();
+  // …
+  std::string path_, root_;
+  std::vector<Record> records_;
+};
+
+}  // namespace refx

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/TensorBase.h>
+
+#include <memory>
+#include <mutex>
+
+namespace refx {
+
+// Memory of a tensor whose contents are provided, or checked, when they are first needed: a mapped
+// record of a file, an original that is a slice of another tensor. It hangs on the tensor's storage,
+// so it goes wherever the tensor goes.
+class Content {
+ public:
+  virtual ~Content() = default;
+  // Provides the contents, once. Throws Error if they are damaged, every time.
+  void require();
+  virtual void* data() const = 0;
+  virtual std::size_t size() const = 0;
+
+ protected:
+  virtual void provide() = 0;
+
+ private:
+  std::mutex mutex_;
+  bool provided_ = false;
+};
+
+c10::Storage storage_of(std::shared_ptr<Content> content);
+// The content behind a tensor's storage; null if that is ordinary memory.
+Content* content_of(const at::TensorBase& tensor);
+
+// To be called before a tensor's values are read.
+void require_content(const at::TensorBase& tensor);
+
+}  // namespace refx
