@@ -35,13 +35,13 @@ std::vector<StepId> selected(const Model& model, const ReverseOptions& options) 
   return {ids.begin(), ids.end()};
 }
 
-// What the steps found when they were applied: the tensors of the original.
+// The tensors of the original where a step changed them; undefined where there was none.
 std::unordered_map<StateId, at::TensorBase> original_tensors(const Model& model) {
   std::unordered_map<StateId, at::TensorBase> tensors;
   for (const Step& step : model.history())
     for (const Edit& edit : step.edits)
-      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
-        tensors.emplace(change->id, change->before->tensor);
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
+        tensors.try_emplace(change->id, change->before ? change->before->tensor : at::TensorBase());
   return tensors;
 }
 
@@ -123,7 +123,8 @@ int reverse(const ReverseOptions& options) {
   report.original = report.left == 0;
   for (const auto& [id, tensor] : originals) {
     const StateEntry* entry = model.state().find(id);
-    report.original = report.original && entry && entry->tensor.is_same(tensor);
+    const bool same = entry ? entry->tensor.is_same(tensor) : !tensor.defined();
+    report.original = report.original && same;
   }
 
   if (!steps.empty() || !same_file(options.model, options.output)) write(model, options.output);

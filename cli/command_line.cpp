@@ -75,11 +75,9 @@ class CommandLine {
     sub->group("Commands");
     sub->footer(*examples ? fmt::format("Examples:\n{}", examples) : std::string());
     sub->callback([this, run = std::move(run)] { command = run; });
-    return sub;
-  }
-  void quiet(CLI::App* sub) {
     sub->add_flag_callback(
         "-q,--quiet", [] { set_quiet(true); }, "No messages but errors");
+    return sub;
   }
   void json(CLI::App* sub, bool& to) { sub->add_flag("--json", to, "Print JSON"); }
   CLI::Option* model(CLI::App* sub, const char* name, std::string& to, const char* what) {
