@@ -8,6 +8,7 @@ import dataclasses
 import math
 import os
 import sys
+import tempfile
 import zlib
 from typing import Any, Callable
 
@@ -1029,9 +1030,11 @@ def export(name, path):
                                   preserve_module_call_signature=example.preserve)
     if example.after:
         program = example.after(program)
-    part = os.path.join(os.path.dirname(path), "." + os.path.basename(path))
-    torch.export.save(program, part, extra_files=example.extra_files)
-    os.replace(part, path)
+    # The archive's root folder has the name of the file: it must have that name from the start.
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as folder:
+        part = os.path.join(folder, os.path.basename(path))
+        torch.export.save(program, part, extra_files=example.extra_files)
+        os.replace(part, path)
 
 
 if __name__ == "__main__":

@@ -28,18 +28,17 @@ def exact(example, args, kwargs):
 
 
 def results(program, args, kwargs):
-    """The same of an exported program."""
+    """The same of an exported program; of its state, what the run wrote."""
     module = program.module()
     args, kwargs = copy.deepcopy((args, kwargs))
-    written = set(program.graph_signature.buffers_to_mutate.values())
-    buffers = {k: v for k, v in module.named_buffers(remove_duplicate=False) if k in written}
+    buffers = dict(module.named_buffers(remove_duplicate=False))
     before = {k: v.clone() for k, v in buffers.items()}
     with torch.no_grad():
         out = copy.deepcopy(module(*args, **kwargs))
-    after = {k: v.clone() for k, v in buffers.items()}
-    for k, v in buffers.items():  # they belong to the program, not to the module
-        v.copy_(before[k])
-    return out, (args, kwargs), after
+    written = {k: v.clone() for k, v in buffers.items() if not torch.equal(v, before[k])}
+    for k in written:  # they belong to the program, not to the module
+        buffers[k].copy_(before[k])
+    return out, (args, kwargs), written
 
 
 def error(value, truth):
