@@ -146,6 +146,11 @@ def test_a_rewritten_archive_is_accepted(refx, small, tmp_path):
     refx("run", path, "-o", tmp_path / "out.pt")
 
 
+def test_records_that_older_archives_lack(refx, small, tmp_path):
+    path = rewritten(small, tmp_path / "m.pt2", lambda r: r.pop("byteorder") and r.pop(".data/serialization_id") and None)
+    refx("run", path, "-o", tmp_path / "out.pt")
+
+
 def graph_of(model):
     return model["graph_module"]["graph"]
 
@@ -272,7 +277,7 @@ def test_broken_json_is_refused(refx, small, tmp_path, name):
     assert GRAPH in result.err, str(result)
 
 
-@pytest.mark.parametrize("name", [GRAPH, WEIGHTS, CONSTANTS, "data/weights/weight_1", "archive_version", "archive_format", "byteorder"])
+@pytest.mark.parametrize("name", [GRAPH, WEIGHTS, CONSTANTS, "data/weights/weight_1", "archive_version", "archive_format"])
 def test_missing_records(refx, small, tmp_path, name):
     path = rewritten(small, tmp_path / "m.pt2", lambda records: records.pop(name) and None)
     result = refx("inspect", path, code=None)

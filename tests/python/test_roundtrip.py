@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import io
 import json
 import random
 import shutil
@@ -10,7 +11,7 @@ import models
 import numerics
 import pytest
 import torch
-from archives import read, sha256
+from archives import read, rewritten, sha256
 from conftest import load
 from models import BIAS, CONV, DIV, MERGE, NORM, TRANSFORMATIONS
 
@@ -87,18 +88,18 @@ def test_each_transformation_keeps_the_results(made):
 
 
 def test_all_transformations_keep_the_results(made):
-    program = check_file(made, made.file("all"), "all")
+    check_file(made, made.file("all"), "all")
+
+
+def test_torch_can_work_on_with_the_file(made):
+    t = truth_of(made)
+    program = load(made.file("all"))
+    args, kwargs = copy.deepcopy(t.inputs[0])
     with torch.no_grad():
-        t = truth_of(made)
-        args, kwargs = copy.deepcopy(t.inputs[0])
-        if made.name not in CANNOT_UNFLATTEN:
-            torch.export.unflatten(program)(*args, **kwargs)
-        if made.entry.decompose:
-            t.check(program.run_decompositions(), "all, decomposed")
-
-
-# torch.export.unflatten fails on these before refx has touched them.
-CANNOT_UNFLATTEN = set()
+        out = torch.export.unflatten(program)(*args, **kwargs)
+    numerics.check_same((out, (), {}), (t.original[0][0], (), {}), (t.exact[0][0], (), {}), "unflattened")
+    if made.entry.decompose:
+        t.check(load(made.file("all")).run_decompositions(), "decomposed")
 
 
 def test_the_expected_sites_are_found(made):
@@ -248,7 +249,7 @@ def test_a_second_transformation_on_a_written_file(refx, exported, tmp_path):
     at_once, path = tmp_path / "at_once.pt2", tmp_path / "m.pt2"
     refx("apply", original, "all", "-o", at_once)
     shutil.copy(original, path)
-    for transformation in TRANSFORMATIONS:
+    for transformation in (CONV, NORM, MERGE, DIV, BIAS):  # the order of `all`
         refx("apply", path, transformation, "-o", path)
         check_program("everything", original, path, f"up to {transformation}")
     steps = [(s["transformation"], s["site"]) for s in refx.log(path)]
@@ -340,7 +341,7 @@ def test_diff(refx, exported, tmp_path):
 
 def test_only_the_named_sites(refx, exported, tmp_path):
     out = tmp_path / "out.pt2"
-    refx("apply", exported("bert"), MERGE, "--only", "*layers.1*", "-o", out)
+    refx("apply", exported("bert"), MERGE, "--site", "*layers.1*", "-o", out)
     assert len(refx.log(out)) == 1
 
 
@@ -365,6 +366,74 @@ def test_other_inputs(refx, exported, tmp_path):
             torch.testing.assert_close(a, b)
 
 
+def test_what_needs_python_is_refused(refx, exported, tmp_path):
+    for name, word in (("custom_operator", "refx_tests"), ("cond", "cond"), ("while_loop", "while_loop")):
+        for command in (["run", exported(name), "-o", tmp_path / "out.pt"], ["verify", exported(name)]):
+            assert word in refx(*command, code=2).err
+    assert not (tmp_path / "out.pt").exists()
+
+
+def test_odd_paths(refx, exported, tmp_path):
+    folder = tmp_path / "a folder, \u00fc"
+    folder.mkdir()
+    path = folder / "-m 'odd'.pt2"
+    shutil.copy(exported("everything"), path)
+    refx("apply", path, "all", "-o", folder / "no extension")
+    refx("reverse", folder / "no extension", "--all", "-o", folder / "back")
+    assert sha256(folder / "back") == sha256(path)
+    missing = tmp_path / "missing" / "out.pt2"
+    assert str(missing.parent) in refx("apply", path, "all", "-o", missing, code=2).err
+    refx("apply", path, "all", "-o", tmp_path, code=2)
+
+
+# ---- weights that were changed after they were rewritten --------------------------------------
+
+
+def with_other_weights(path, target, keys, change):
+    """A copy in which the tensors of these names were changed, as training would."""
+
+    def edit(records):
+        config = json.loads(records["data/weights/model_weights_config.json"])["config"]
+        for key in keys:
+            name = "data/weights/" + config[key]["path_name"]
+            records[name] = change(torch.frombuffer(bytearray(records[name]), dtype=torch.float32)).numpy().tobytes()
+
+    return rewritten(path, target, edit)
+
+
+def new_keys(original, path):
+    return load(path).state_dict.keys() - load(original).state_dict.keys()
+
+
+@pytest.mark.parametrize("transformation", [MERGE, BIAS])
+def test_training_is_carried_back(refx, exported, tmp_path, transformation):
+    original = exported("wide_attention")
+    a, b, c = (tmp_path / f"{x}.pt2" for x in "abc")
+    refx("apply", original, transformation, "-o", a)
+    with_other_weights(a, b, new_keys(original, a), lambda w: w * 2)
+    refx("reverse", b, "--all", "-o", c)
+    old, back = load(original).state_dict, load(c).state_dict
+    assert list(old) == list(back)
+    changed = [k for k in old if torch.equal(back[k], old[k] * 2)]
+    if transformation == BIAS:
+        assert len(changed) == 8
+    else:
+        assert changed == [f"{m}.{p}" for m in "qkv" for p in ("weight", "bias")]
+        assert same_tensor(back["o.weight"], old["o.weight"])
+
+
+def test_training_that_cannot_be_carried_back(refx, exported, tmp_path):
+    original = exported("resnet")
+    a, b, c = (tmp_path / f"{x}.pt2" for x in "abc")
+    refx("apply", original, CONV, "-o", a)
+    keys = sorted(new_keys(original, a)) or ["stem.0.weight"]
+    with_other_weights(a, b, keys[:1], lambda w: w * 2)
+    assert "--discard-changes" in refx("reverse", b, "--all", "-o", c, code=2).err
+    assert not c.exists()
+    refx("reverse", b, "--all", "--discard-changes", "-o", c)
+    assert sha256(c) == sha256(original)
+
+
 # ---- pickles are never run --------------------------------------------------------------------
 
 
@@ -377,10 +446,6 @@ class Trap:
 
 
 def test_no_pickle_is_run(refx, exported, tmp_path):
-    from archives import rewritten
-    import io
-    import zipfile
-
     sprung = tmp_path / "sprung"
     buffer = io.BytesIO()
     torch.save(((Trap(sprung),), {}), buffer)
@@ -398,4 +463,4 @@ def test_no_pickle_is_run(refx, exported, tmp_path):
     refx("verify", out, code=None)
     assert not sprung.exists()
     assert sha256(back) == sha256(path)
-    assert zipfile.ZipFile(out).read("everything/data/sample_inputs/model.pt") == buffer.getvalue()
+    assert read(out)[1]["data/sample_inputs/model.pt"] == buffer.getvalue()
