@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "lab/in_double.h"
+
 namespace refx::testing {
 
 namespace {
@@ -88,19 +90,10 @@ Model deep_copy(const Model& model) {
   return with_tensors(model, [](const at::Tensor& tensor) { return tensor.clone(); });
 }
 
-Model in_double(const Model& model) {
-  return with_tensors(model, [](const at::Tensor& tensor) {
-    return at::isFloatingType(tensor.scalar_type()) ? tensor.to(at::kDouble) : tensor.clone();
-  });
-}
+Model in_double(const Model& model) { return deep_copy(refx::in_double(model)); }
 
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs) {
-  std::vector<c10::IValue> result;
-  for (const c10::IValue& input : inputs)
-    result.push_back(input.isTensor() && at::isFloatingType(input.toTensor().scalar_type())
-                         ? c10::IValue(input.toTensor().to(at::kDouble))
-                         : input);
-  return result;
+  return refx::in_double(inputs);
 }
 
 std::string content(const Model& model) {
