@@ -169,10 +169,10 @@ std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs) {
 
 void expect_same_results(const Model& first, const Model& second,
                          const std::vector<c10::IValue>& inputs) {
-  Model exact = deep_copy(in_double(first)), a = deep_copy(first), b = deep_copy(second);
+  Model exact = testing::in_double(first), a = deep_copy(first), b = deep_copy(second);
   const auto x = tensors_in(a.forward(copies(inputs)));
   const auto y = tensors_in(b.forward(copies(inputs)));
-  const auto reference = tensors_in(exact.forward(in_double(copies(inputs))));
+  const auto reference = tensors_in(exact.forward(testing::in_double(copies(inputs))));
   ASSERT_EQ(x.size(), y.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     ASSERT_EQ(x[i].sizes(), y[i].sizes());

@@ -147,7 +147,7 @@ constexpr const char* kCounter = R"(buffer n : f32[1]
 graph():
     %b_n : f32[1] [num_users=1] = placeholder[target=b_n](state=n)
     %x : f32[1] [num_users=1] = placeholder[target=x]
-    %add_ : [num_users=1] = call_function[target=aten.add_.Tensor](args = (%b_n, BY), kwargs = {})
+    %add_ : [num_users=0] = call_function[target=aten.add_.Tensor](args = (%b_n, BY), kwargs = {})
     %y : [num_users=1] = call_function[target=aten.mul.Tensor](args = (%x, 2), kwargs = {})
     return y)";
 Model counter(const std::string& by) {
@@ -241,7 +241,7 @@ TEST(Verify, LowPrecisionIsMeasuredByItsOwnErrors) {
 
 TEST(InDouble, WidensTheDtypesThatTheGraphAsksFor) {
   const Model model = refx::in_double(parse_filled(R"(graph():
-    %x : f32[2] [num_users=1] = placeholder[target=x]
+    %x : f32[2] [num_users=2] = placeholder[target=x]
     %ids : i64[2] [num_users=1] = placeholder[target=ids]
     %a : [num_users=1] = call_function[target=aten.to.dtype](args = (%ids, torch.float32), kwargs = {})
     %b : [num_users=1] = call_function[target=aten.zeros.default](args = ([2],), kwargs = {dtype: torch.bfloat16})
