@@ -37,6 +37,18 @@ elseif(BUILD_TESTING AND test_sources)
   message(WARNING "GoogleTest or RapidCheck not found: no unit tests")
 endif()
 
+# The program against torch: files that Python exports, judges and damages.
+set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
+  add_test(NAME python COMMAND ${python} -m pytest -q tests/python
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(
+    python PROPERTIES PROCESSORS 2 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
+    "OMP_NUM_THREADS=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
+elseif(BUILD_TESTING)
+  message(STATUS "No .venv: `.pt2` files are not tested against Python's torch")
+endif()
+
 # Install into the build tree, then build and run a project that uses find_package(refx).
 if(BUILD_TESTING AND EXISTS ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
   set(stage ${PROJECT_BINARY_DIR}/install_consumer)

@@ -117,7 +117,6 @@ std::shared_ptr<const Archive> Archive::open(const std::string& path) {
   const auto entries = read_directory(path, std::string_view(impl.file->data(), size));
   if (entries.empty())
     throw Error(path + ": the zip archive holds no records; was it written by torch.export.save?");
-  check_consistency(path, *impl.file);
 
   const std::string_view first = entries.front().name;
   const std::string_view folder = first.substr(0, first.find('/') + 1);
@@ -142,6 +141,7 @@ std::shared_ptr<const Archive> Archive::open(const std::string& path) {
       throw Error(fmt::format("{}: record '{}' is there twice; get a fresh copy of the file", path,
                               record.name));
   }
+  check_consistency(path, *impl.file);
   return archive;
 }
 
