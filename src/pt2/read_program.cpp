@@ -237,6 +237,7 @@ class ProgramReader {
     const InputSpec& spec = input_specs_[position];
     const std::string_view text = slice(object);
     Node node{.op = Opcode::placeholder};
+    bool constant = false;
     for (auto field : object) {
       const std::string_view kind = field.unescaped_key();
       ondemand::value value = field.value();
@@ -245,10 +246,16 @@ class ProgramReader {
         node.name = std::string(value.get_object()["name"].get_string().value());
       else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool")
         node.name = std::string(value.get_object()["as_name"].get_string().value());
-      else
+      else {
         node.name = spec.constant.empty() ? fmt::format("arg{}", position) : spec.constant;
+        constant = true;
+      }
       if (kind == "as_tensor" && !values_.count(node.name))
         document_.fail(fmt::format("'{}' has no entry in tensor_values", node.name));
+    }
+    if (constant) {
+      object.reset();
+      node.args = {read_arg(document_, object, editor_.graph())};
     }
     if (node.name.empty()) document_.fail("an input without a name");
     node.target = node.name;

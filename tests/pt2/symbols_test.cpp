@@ -38,7 +38,7 @@ TEST(Symbols, ProductsOfWhatIsKnownCanBeWritten) {
 }
 
 TEST(Symbols, AnUnknownSymbolIsAnError) {
-  EXPECT_EQ(error_of([] { Symbols().stored("u7"); }),
+  EXPECT_EQ(testing::error_of([] { Symbols().stored("u7"); }),
             "the symbolic size 'u7' is not made of sizes of this model");
 }
 
