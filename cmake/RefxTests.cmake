@@ -6,10 +6,12 @@ file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS tests/*.cpp)
 list(FILTER test_sources EXCLUDE REGEX /tests/install_consumer/)
 find_package(GTest QUIET)
 find_package(rapidcheck QUIET)
-if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND)
+find_library(REFX_LIB_zip zip) # a second opinion on malformed archives
+mark_as_advanced(REFX_LIB_zip)
+if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_LIB_zip)
   refx_executable(refx_tests ${test_sources})
   target_include_directories(refx_tests PRIVATE tests)
-  target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest refx_file_libraries)
+  target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest refx_file_libraries ${REFX_LIB_zip})
 
   # Models that torch exports, for the tests of the program.
   if(REFX_PYTHON)
@@ -34,7 +36,7 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND)
   add_test(NAME unit_layers COMMAND refx_tests --gtest_brief=1 --gtest_filter=Layers.*
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 elseif(BUILD_TESTING AND test_sources)
-  message(WARNING "GoogleTest or RapidCheck not found: no unit tests")
+  message(WARNING "GoogleTest, RapidCheck or libzip not found: no unit tests")
 endif()
 
 # The program against torch: files that Python exports, judges and damages.
