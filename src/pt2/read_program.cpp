@@ -424,6 +424,7 @@ class ProgramReader {
           source_.out_spec = std::string(signature["out_spec"].get_string().value());
           continue;
         }
+        source_.kept.push_back(name);
         for (const char* side : {"inputs", "outputs"})
           for (ondemand::value arg : signature[side].get_array()) {
             const Arg read = read_arg(document_, arg.get_object(), editor_.graph());
