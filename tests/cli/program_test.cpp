@@ -126,8 +126,8 @@ Commands:
 Examples:
   refx inspect model.pt2                            what is in it, and what could be done
   refx apply   model.pt2 merge-linears -o fast.pt2  rewrite it
-  refx verify  fast.pt2                             whether it still computes the same
   refx log     fast.pt2                             the steps
+  refx verify  fast.pt2                             whether it still computes the same
   refx reverse fast.pt2 --all -o model.pt2          take them back
   refx demo                                         all of it on a model made up for it
 
