@@ -19,7 +19,7 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_
     set(models_variable REFX_MODELS=${models})
     set(models_fixture cli_models)
     add_test(NAME cli_models COMMAND ${REFX_PYTHON} ${PROJECT_SOURCE_DIR}/tests/cli/make_models.py
-                                     ${models})
+                                     ${models} ${PROJECT_BINARY_DIR}/bin/refx)
     set_tests_properties(cli_models PROPERTIES FIXTURES_SETUP cli_models)
   endif()
 

@@ -26,7 +26,8 @@ TEST_F(Completion, OffersCommands) {
   EXPECT_EQ(offered("refx --v"), "--version\n");
   EXPECT_EQ(
       offered("refx ''"),
-      "--help\n--version\napply\ncompletion\ndemo\ndiff\nforget\ninspect\nlist\nlog\nreverse\n");
+      "--help\n--"
+      "version\napply\ncompletion\ndemo\ndiff\nforget\ninspect\nlist\nlog\nreverse\nrun\nverify\n");
 }
 
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {

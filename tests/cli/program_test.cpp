@@ -118,6 +118,8 @@ Commands:
   apply                   Apply transformations and write the result
   reverse                 Take steps back and write the result
   forget                  Drop the history and the originals that it keeps
+  run                     Run a model and show what comes out
+  verify                  Compare what a model computes with what its original did
   demo                    Rewrite a small model, and take it back step by step
   completion              Print a completion script for a shell
 
@@ -125,6 +127,7 @@ Examples:
   refx inspect model.pt2                            what is in it, and what could be done
   refx apply   model.pt2 merge-linears -o fast.pt2  rewrite it
   refx log     fast.pt2                             the steps
+  refx verify  fast.pt2                             whether it still computes the same
   refx reverse fast.pt2 --all -o model.pt2          take them back
   refx demo                                         all of it on a model made up for it
 
@@ -154,8 +157,8 @@ Examples:
   refx apply model.pt2 all --except 'head.*' -o fast.pt2
   refx apply model.pt2 fuse-bias-in-linear --site 'encoder.0.*' --dry-run
 )");
-  for (const char* command :
-       {"list", "inspect", "log", "diff", "apply", "reverse", "forget", "demo", "completion"}) {
+  for (const char* command : {"list", "inspect", "log", "diff", "apply", "reverse", "forget", "run",
+                              "verify", "demo", "completion"}) {
     const Result help = run(fmt::format("{} --help", command));
     EXPECT_EQ(help.code, 0) << command;
     const auto examples = help.out.find("\nExamples:\n");
