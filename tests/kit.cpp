@@ -78,8 +78,10 @@ Model with_tensors(const Model& model, const std::function<at::Tensor(const at::
   Model copy = model;
   forget(copy);
   Editor editor(copy);
-  for (StateId id : model.state())
-    editor.set_state(id, make(at::Tensor(model.state().tensor(id)).detach()));
+  for (StateId id : model.state()) {
+    const at::Tensor old(model.state().tensor(id));
+    editor.set_state(id, make(old.detach()).set_requires_grad(old.requires_grad()));
+  }
   editor.commit_as_origin();
   return copy;
 }

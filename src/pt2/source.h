@@ -32,6 +32,9 @@ class Pt2Source final : public Source {
   // The original's record of that name: text, checked; throws Error if it is missing.
   std::string_view text(std::string_view record) const;
 
+  // The name that the record has in the archive, for error messages.
+  std::string place_of(std::string_view record) const;
+
   struct OriginalRecord {
     Record record;
     Blob blob;                         // where its bytes are now …
