@@ -76,10 +76,12 @@ def check_state(program, original):
 
 def check_file(made, path, what):
     program = load(path)
-    check_interface(program, truth_of(made).program)
-    check_state(program, truth_of(made).program)
-    truth_of(made).check(program, what)
-    return program
+    t = truth_of(made)
+    check_interface(program, t.program)
+    check_state(program, t.program)
+    t.check(program, what)
+    if made.entry.runs:
+        assert not numerics.misdescribed_values(program, *t.inputs[0]), what
 
 
 def test_each_transformation_keeps_the_results(made):
@@ -110,6 +112,17 @@ def test_the_expected_sites_are_found(made):
         expected = made.entry.sites.get(transformation, 0)
         if expected is not None:
             assert found.get(transformation, 0) == expected, transformation
+
+
+def test_refusals_have_reasons(made):
+    for refusal in made.result("inspect").json()["refusals"]:
+        assert refusal["transformation"] in TRANSFORMATIONS
+        assert refusal["site"] and len(refusal["reason"]) > 10, refusal
+
+
+def test_refused_batch_norms_are_listed(refx, exported):
+    refusals = refx("inspect", exported("norm_refused"), "--json").json()["refusals"]
+    assert sum(r["transformation"] in (CONV, NORM) for r in refusals) >= 4
 
 
 def test_without_a_site_the_file_is_copied(made):
@@ -420,6 +433,15 @@ def test_training_is_carried_back(refx, exported, tmp_path, transformation):
     else:
         assert changed == [f"{m}.{p}" for m in "qkv" for p in ("weight", "bias")]
         assert same_tensor(back["o.weight"], old["o.weight"])
+
+
+def test_verify_sees_a_difference(refx, exported, tmp_path):
+    original = exported("wide_attention")
+    a, b = tmp_path / "a.pt2", tmp_path / "b.pt2"
+    refx("apply", original, MERGE, "-o", a)
+    refx("verify", a)
+    with_other_weights(a, b, new_keys(original, a), lambda w: w * 1.01)
+    refx("verify", b, code=1)
 
 
 def test_training_that_cannot_be_carried_back(refx, exported, tmp_path):
