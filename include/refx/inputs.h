@@ -43,7 +43,8 @@ std::vector<Leaf> leaves(const c10::IValue& value, const std::string& path = "ou
 
 // ---- inputs to run a model on ------------------------------------------------------------------
 
-// The example inputs in the model's file, flat; none if there are none.
+// The example inputs in the model's file, flat; none if there are none. Throws Error if they hold
+// what read_values() refuses: inputs of the user's own are needed then.
 std::optional<std::vector<c10::IValue>> sample_inputs(const Model& model);
 
 // Random inputs that the types of the placeholders allow, the same for the same seed: floats from a

@@ -361,7 +361,7 @@ std::optional<Values> sample_inputs(const Model& model) {
   const Source* source = model.source().get();
   if (!source || source->sample_inputs().empty()) return std::nullopt;
   const IValue samples =
-      parse_values(source->sample_inputs(), "the sample inputs in " + source->path());
+      parse_values(source->sample_inputs(), source->path() + ": data/sample_inputs/model.pt");
   // torch.export.save writes an empty value where the program has none.
   if (samples.isNone()) return std::nullopt;
   if (is_sequence(samples) && items_of(samples).empty() && !user_placeholders(model).empty())
@@ -378,13 +378,8 @@ Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t see
       throw Error(what.find(path) == what.npos ? path + ": " + what : what);
     }
   }
-  const std::string generated = fmt::format("generated with seed {}", seed);
-  try {
-    if (auto samples = sample_inputs(model)) return {std::move(*samples), "the file's sample inputs"};
-  } catch (const Error& error) {
-    return {generated_inputs(model, seed), fmt::format("{} ({})", generated, error.what())};
-  }
-  return {generated_inputs(model, seed), generated};
+  if (auto samples = sample_inputs(model)) return {std::move(*samples), "the file's sample inputs"};
+  return {generated_inputs(model, seed), fmt::format("generated with seed {}", seed)};
 }
 
 }  // namespace refx
