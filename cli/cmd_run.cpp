@@ -83,7 +83,7 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
 
 int run(const RunOptions& options) {
   const Model model = load(options.model);
-  const Inputs inputs = inputs_for(model, options.inputs, options.seed, Unreadable::an_error);
+  const Inputs inputs = inputs_for(model, options.inputs, options.seed);
   const Environment environment(options.threads);
   const Run result = run_once(model, inputs.values, options.seed);
   std::vector<Summary> summaries;

@@ -43,7 +43,8 @@ std::vector<Leaf> leaves(const c10::IValue& value, const std::string& path = "ou
 
 // ---- inputs to run a model on ------------------------------------------------------------------
 
-// The example inputs in the model's file, flat; none if there are none.
+// The example inputs in the model's file, flat; none if there are none. Throws Error if they hold
+// what read_values() refuses: inputs of the user's own are needed then.
 std::optional<std::vector<c10::IValue>> sample_inputs(const Model& model);
 
 // Random inputs that the types of the placeholders allow, the same for the same seed: floats from a
@@ -54,14 +55,11 @@ std::vector<c10::IValue> generated_inputs(const Model& model, std::uint64_t seed
 bool has_symbolic_inputs(const Model& model);
 
 // Inputs for a model that is to be run, and in words where they come from: from `path` if it is not
-// empty, else the file's samples, else generated. Samples of classes that refx does not read are an
-// error, or as if there were none.
-enum class Unreadable { an_error, none };
+// empty, else the file's samples, else generated.
 struct Inputs {
   std::vector<c10::IValue> values;
   std::string origin;
 };
-Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed,
-                  Unreadable samples_are = Unreadable::none);
+Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed);
 
 }  // namespace refx

@@ -26,7 +26,9 @@ struct OutputCheck {
   std::string type;  // "f32[2, 10]"
   bool exact = false;  // integers and the like: compared bit by bit with the original
   double scale = 0;    // the largest magnitude of the reference
-  double original_error = 0, current_error = 0, allowed = 0;
+  double original_error = 0, current_error = 0;
+  double rounding_error = 0;  // what rounding all tensors once more would do, see verify()
+  double allowed = 0;
   std::string problem;  // empty: passed
 
   bool passed() const { return problem.empty(); }
@@ -65,12 +67,12 @@ struct Verification {
 };
 
 // Runs the original and the model as it is now, both in their own dtype, and compares both with the
-// original in fp64. An output passes if its error is at most the larger of kGrowth times the
-// original's own (a rewrite rounds in other places, not worse) and kRoundings roundings of its
-// largest magnitude (the original may have been lucky). Non-finite values must stand in the same
-// places, and everything that is not floating-point must be equal. Writes no tensor of the model and
-// leaves the global random state and thread count as they were.
-// Throws Error if the original cannot be run.
+// original in fp64. A rewrite rounds in other places, so it may err as the original does, or as it
+// would after one more rounding of every weight and input (measured in fp64, since an original may
+// be lucky): an output passes with up to kGrowth times the larger of the two, or kRoundings roundings
+// of its largest magnitude. Non-finite values must stand in the same places, and everything that is
+// not floating-point must be equal. Writes no tensor of the model, and leaves the global random state
+// and the number of threads as they were. Throws Error if one of the forms cannot be run.
 inline constexpr double kGrowth = 8;
 inline constexpr double kRoundings = 16;
 Verification verify(const Model& model, const VerifyOptions& options = {});

@@ -361,7 +361,7 @@ std::optional<Values> sample_inputs(const Model& model) {
   const Source* source = model.source().get();
   if (!source || source->sample_inputs().empty()) return std::nullopt;
   const IValue samples =
-      parse_values(source->sample_inputs(), "the sample inputs in " + source->path());
+      parse_values(source->sample_inputs(), source->path() + ": data/sample_inputs/model.pt");
   // torch.export.save writes an empty value where the program has none.
   if (samples.isNone()) return std::nullopt;
   if (is_sequence(samples) && items_of(samples).empty() && !user_placeholders(model).empty())
@@ -369,7 +369,7 @@ std::optional<Values> sample_inputs(const Model& model) {
   return flatten_inputs(model, samples);
 }
 
-Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed, Unreadable samples_are) {
+Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed) {
   if (!path.empty()) {
     try {
       return {flatten_inputs(model, read_values(path)), "from " + path};
@@ -378,15 +378,8 @@ Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t see
       throw Error(what.find(path) == what.npos ? path + ": " + what : what);
     }
   }
-  const std::string generated = fmt::format("generated with seed {}", seed);
-  if (model.source()) model.source()->sample_inputs();  // throws if they are damaged
-  try {
-    if (auto samples = sample_inputs(model)) return {std::move(*samples), "the file's sample inputs"};
-  } catch (const Error& error) {
-    if (samples_are == Unreadable::an_error) throw Error(fmt::format("{}; or give other inputs with --inputs", error.what()));
-    return {generated_inputs(model, seed), fmt::format("{} ({})", generated, error.what())};
-  }
-  return {generated_inputs(model, seed), generated};
+  if (auto samples = sample_inputs(model)) return {std::move(*samples), "the file's sample inputs"};
+  return {generated_inputs(model, seed), fmt::format("generated with seed {}", seed)};
 }
 
 }  // namespace refx

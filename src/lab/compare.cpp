@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
+#include "lab/in_double.h"
 #include "refx/error.h"
 #include "refx/text.h"
 
@@ -18,25 +19,6 @@ namespace refx {
 namespace {
 
 using c10::IValue;
-
-// Half of epsilon: what one rounding may do.
-double rounding(c10::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble:
-    case at::kComplexDouble:
-      return 0x1p-53;
-    case at::kHalf:
-    case at::kComplexHalf:
-      return 0x1p-11;
-    case at::kBFloat16:
-      return 0x1p-8;
-    case at::kFloat:
-    case at::kComplexFloat:
-      return 0x1p-24;
-    default:
-      return 0x1p-3;  // fp8
-  }
-}
 
 // Where the reference errs as much as the forms do, what cannot be told from its own error.
 double own_noise(c10::ScalarType dtype) {
@@ -91,8 +73,9 @@ void compare_exactly(const IValue& original, const IValue& current, OutputCheck&
   check.problem = fmt::format("{} of {} elements differ", differing, a.numel());
 }
 
-void compare_approximately(const at::Tensor& reference, const at::Tensor& original,
-                           const at::Tensor& current, const Comparison& how, OutputCheck& check) {
+void compare_approximately(const at::Tensor& reference, const at::Tensor& rounded,
+                           const at::Tensor& original, const at::Tensor& current,
+                           const Comparison& how, OutputCheck& check) {
   const at::Tensor truth = wide(reference), a = wide(original), b = wide(current);
   const at::Tensor usable = at::isfinite(a).logical_and(at::isfinite(b)).logical_and(at::isfinite(truth));
   const auto distance = [&](const at::Tensor& t) {
@@ -101,12 +84,14 @@ void compare_approximately(const at::Tensor& reference, const at::Tensor& origin
   check.scale = largest(at::where(usable, truth.abs(), at::zeros_like(truth.abs())));
   check.original_error = distance(a);
   check.current_error = distance(b);
+  check.rounding_error = distance(wide(rounded));
   const c10::ScalarType dtype = original.scalar_type();
   const bool precise = how.precise && rounding(dtype) > rounding(at::kDouble);
   const double floor = precise ? kRoundings * rounding(dtype) : own_noise(dtype);
   check.allowed = how.tolerance > 0
                       ? how.tolerance * check.scale
-                      : std::max(kGrowth * check.original_error, floor * check.scale);
+                      : std::max(kGrowth * std::max(check.original_error, check.rounding_error),
+                                 floor * check.scale);
   if (!same_places(a, b))
     check.problem = "nan or inf stands in other places";
   else if (!(check.current_error <= check.allowed))
@@ -123,8 +108,8 @@ std::string mismatch(const IValue& original, const IValue& current) {
   return fmt::format("is {} instead of {}", type_of_value(current), type_of_value(original));
 }
 
-OutputCheck compare(const IValue& reference, const IValue& original, const IValue& current,
-                    const std::string& path, const Comparison& how) {
+OutputCheck compare(const IValue& reference, const IValue& rounded, const IValue& original,
+                    const IValue& current, const std::string& path, const Comparison& how) {
   OutputCheck check;
   check.path = path;
   check.type = type_of_value(original);
@@ -132,12 +117,14 @@ OutputCheck compare(const IValue& reference, const IValue& original, const IValu
   if (!check.problem.empty()) return check;
   if (original.isDouble() && reference.isDouble()) {
     const auto tensor = [](const IValue& v) { return at::scalar_tensor(v.toDouble(), at::kDouble); };
-    compare_approximately(tensor(reference), tensor(original), tensor(current), how, check);
+    compare_approximately(tensor(reference), tensor(reference), tensor(original), tensor(current), how,
+                          check);
   } else if (original.isTensor() && is_approximate(original.toTensor().scalar_type())) {
     if (!reference.isTensor() || reference.toTensor().sizes() != original.toTensor().sizes())
       check.problem = "has another shape in the reference";
     else
-      compare_approximately(reference.toTensor(), original.toTensor(), current.toTensor(), how, check);
+      compare_approximately(reference.toTensor(), rounded.toTensor(), original.toTensor(),
+                            current.toTensor(), how, check);
   } else {
     compare_exactly(original, current, check);
   }
@@ -160,16 +147,17 @@ const IValue* find(const Run& run, const std::string& path) {
 
 }  // namespace
 
-std::vector<OutputCheck> compare(const Run& reference, const Run& original, const Run& current,
-                                 const Comparison& how) {
+std::vector<OutputCheck> compare(const Run& reference, const Run& rounded, const Run& original,
+                                 const Run& current, const Comparison& how) {
   std::vector<OutputCheck> checks;
   for (const Leaf& leaf : original.values) {
     const IValue* now = find(current, leaf.path);
     const IValue* truth = find(reference, leaf.path);
-    REFX_CHECK(truth, "the reference returns something else");
+    const IValue* noisy = find(rounded, leaf.path);
+    REFX_CHECK(truth && noisy, "the reference returns something else");
     const bool changed_now = now && !current.unchanged.count(leaf.path);
     if (original.unchanged.count(leaf.path) && !changed_now) continue;
-    checks.push_back(now ? compare(*truth, leaf.value, *now, leaf.path, how)
+    checks.push_back(now ? compare(*truth, *noisy, leaf.value, *now, leaf.path, how)
                          : complaint(leaf, "is not there any more"));
   }
   for (const Leaf& leaf : current.values)

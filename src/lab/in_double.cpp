@@ -1,6 +1,9 @@
 #include "lab/in_double.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/rand.h>
 #include <c10/core/DefaultDtype.h>
 
 #include "ir/content.h"
@@ -92,6 +95,60 @@ std::vector<IValue> in_double(const std::vector<IValue>& inputs) {
   for (const IValue& input : inputs)
     wide.push_back(input.isTensor() ? IValue(widened(input.toTensor())) : input);
   return wide;
+}
+
+double rounding(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+    case at::kComplexDouble:
+      return 0x1p-53;
+    case at::kHalf:
+    case at::kComplexHalf:
+      return 0x1p-11;
+    case at::kBFloat16:
+      return 0x1p-8;
+    case at::kFloat:
+    case at::kComplexFloat:
+      return 0x1p-24;
+    default:
+      return 0x1p-3;  // fp8
+  }
+}
+
+namespace {
+
+at::Tensor jittered(const at::Tensor& exact, c10::ScalarType narrow, at::Generator& generator) {
+  if (narrow == exact.scalar_type() || exact.numel() == 0) return exact;
+  at::Tensor part = at::rand(exact.sizes(), generator, at::kDouble).mul_(2).sub_(1);
+  return exact * part.mul_(rounding(narrow)).add_(1).to(exact.device());
+}
+
+}  // namespace
+
+Model jittered(const Model& exact, const Model& narrow, std::uint64_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  Model copy = exact;
+  Editor editor(copy);
+  std::unordered_map<const void*, at::Tensor> made;
+  for (StateId id : exact.state()) {
+    const at::Tensor tensor(exact.state().tensor(id));
+    at::Tensor& other = made[tensor.unsafeGetTensorImpl()];
+    if (!other.defined())
+      other = jittered(tensor, narrow.state().tensor(id).scalar_type(), generator);
+    if (!other.is_same(tensor)) editor.set_state(id, other);
+  }
+  editor.commit_as_origin(exact.source());
+  return copy;
+}
+
+std::vector<IValue> jittered(const std::vector<IValue>& exact, const std::vector<IValue>& narrow,
+                             std::uint64_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  std::vector<IValue> all = exact;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].isTensor())
+      all[i] = jittered(all[i].toTensor(), narrow[i].toTensor().scalar_type(), generator);
+  return all;
 }
 
 DoubleByDefault::DoubleByDefault() : before_(c10::get_default_dtype_as_scalartype()) {

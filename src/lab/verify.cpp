@@ -1,6 +1,7 @@
 #include "refx/verify.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +24,7 @@ constexpr int kVariations = 2;  // of symbolic sizes
 // What the original returns on one set of inputs, in its own dtype and as a reference.
 struct Truth {
   Inputs inputs;
-  Run original, reference;
+  Run original, reference, rounded;
 };
 
 class Verifier {
@@ -54,7 +55,7 @@ class Verifier {
     if (!options_.inputs.empty()) {
       for (const Inputs& inputs : options_.inputs) add_truth(inputs);
     } else {
-      add_truth(inputs_for(original_, "", options_.seed));
+      add_truth(default_inputs());
       if (has_symbolic_inputs(original_))
         for (int i = 1; i <= kVariations; ++i) add_variation(i);
     }
@@ -63,9 +64,20 @@ class Verifier {
     make_references();
   }
 
+  Inputs default_inputs() {
+    try {
+      if (auto samples = sample_inputs(original_))
+        return {std::move(*samples), "the file's sample inputs"};
+    } catch (const Error& error) {
+      result_.notes.push_back(fmt::format("the sample inputs were not used: {}", error.what()));
+    }
+    return {generated_inputs(original_, options_.seed),
+            fmt::format("generated with seed {}", options_.seed)};
+  }
+
   void add_truth(Inputs inputs) {
     Run run = run_once(original_, inputs.values, options_.seed);
-    truths_.push_back({std::move(inputs), std::move(run), {}});
+    truths_.push_back({std::move(inputs), std::move(run), {}, {}});
   }
 
   // Sizes that the ranges allow but the model does not are no fault of a rewrite.
@@ -85,13 +97,15 @@ class Verifier {
         throw Error("the model draws random numbers, and fp64 would draw others");
       const DoubleByDefault by_default;
       const Model wide = in_double(original_);
-      std::vector<Run> references;
-      for (const Truth& truth : truths_) {
-        references.push_back(run_once(wide, in_double(truth.inputs.values), options_.seed));
-        check_alike(truth.original, references.back());
+      const Model rounded = jittered(wide, original_, options_.seed);
+      for (Truth& truth : truths_) {
+        const auto inputs = in_double(truth.inputs.values);
+        truth.reference = run_once(wide, inputs, options_.seed);
+        truth.rounded = run_once(rounded, jittered(inputs, truth.inputs.values, options_.seed),
+                                 options_.seed);
+        check_alike(truth.original, truth.reference);
+        check_alike(truth.original, truth.rounded);
       }
-      for (std::size_t i = 0; i < truths_.size(); ++i)
-        truths_[i].reference = std::move(references[i]);
     } catch (const Error& error) {
       use_original_as_reference(error.what());
     } catch (const c10::Error& error) {
@@ -100,21 +114,26 @@ class Verifier {
   }
 
   static void check_alike(const Run& original, const Run& reference) {
-    if (original.values.size() != reference.values.size())
-      throw Error("it returns something else in fp64");
+    bool same = original.values.size() == reference.values.size();
+    for (std::size_t i = 0; same && i < original.values.size(); ++i) {
+      const Leaf &a = original.values[i], &b = reference.values[i];
+      same = a.path == b.path && a.value.isTensor() == b.value.isTensor() &&
+             (!a.value.isTensor() || a.value.toTensor().sizes() == b.value.toTensor().sizes());
+    }
+    if (!same) throw Error("it returns something else in fp64");
   }
 
   void use_original_as_reference(const std::string& why) {
     result_.in_fp64 = false;
     result_.why_not = why.substr(0, why.find('\n'));
-    for (Truth& truth : truths_) truth.reference = truth.original;
+    for (Truth& truth : truths_) truth.reference = truth.rounded = truth.original;
   }
 
   // ---- other forms -----------------------------------------------------------------------------
 
   std::vector<OutputCheck> compare_with(const Truth& truth, const Model& form) const {
     const Run run = run_once(form, truth.inputs.values, options_.seed);
-    return compare(truth.reference, truth.original, run,
+    return compare(truth.reference, truth.rounded, truth.original, run,
                    {.precise = result_.in_fp64, .tolerance = options_.tolerance});
   }
 

@@ -15,7 +15,7 @@ class Trail {
  public:
   class Step {
    public:
-    Step(Trail& trail, std::string_view name) : trail_(trail) { trail_.steps_.push_back({name, kNone}); }
+    Step(Trail& trail, std::string_view name) : trail_(trail) { trail_.steps_.push_back({std::string(name), kNone}); }
     Step(Trail& trail, std::size_t index) : trail_(trail) { trail_.steps_.push_back({{}, index}); }
     // Left in place by an exception, so that it can be told.
     ~Step() {
@@ -33,7 +33,7 @@ class Trail {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   struct Item {
-    std::string_view name;
+    std::string name;
     std::size_t index;
   };
   std::vector<Item> steps_;

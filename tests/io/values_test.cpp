@@ -141,13 +141,12 @@ TEST_F(Values, SampleInputsComeFromTheFile) {
   EXPECT_EQ(inputs_for(from_source(kModel, source), "", 5).origin, "generated with seed 5");
 }
 
-TEST_F(Values, UnreadableSamplesAreReplacedAndSaidSo) {
+TEST_F(Values, UnreadableSamplesAreAnErrorThatNamesTheRecord) {
   FakeSource source;
   source.samples = "junk";
-  const Inputs inputs = inputs_for(from_source(kModel, source), "", 0);
-  EXPECT_EQ(inputs.values.size(), 2u);
-  EXPECT_EQ(inputs.origin.find("generated with seed 0 (the sample inputs in model.pt2: "), 0u)
-      << inputs.origin;
+  const Model model = from_source(kModel, source);
+  const std::string error = error_of([&] { inputs_for(model, "", 0); });
+  EXPECT_EQ(error.find("model.pt2: data/sample_inputs/model.pt: "), 0u) << error;
 }
 
 // For tests/python/test_values.py: reads one file and writes it again.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "io/fake_source.h"
@@ -71,6 +72,27 @@ TEST(Verify, FailsOnASmallWrongChange) {
   EXPECT_FALSE(bad.sets[0].outputs[1].passed());
   EXPECT_NEAR(bad.sets[0].outputs[1].current_error, 1e-4, 1e-5);
   EXPECT_NE(to_text(bad).find("FAIL"), std::string::npos);
+}
+
+// The sum of numbers that cancel is exact for one order of adding and not for another.
+TEST(Verify, ALuckyOriginalIsNoYardstick) {
+  const auto model = [](const char* first, const char* second) {
+    return parse(fmt::format(R"(graph():
+    %x : f32[3] [num_users=3] = placeholder[target=x]
+    %a : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 0), kwargs = {{}})
+    %b : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 1), kwargs = {{}})
+    %c : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 2), kwargs = {{}})
+    %s : [num_users=1] = call_function[target=aten.add.Tensor](args = (%a, %{}), kwargs = {{}})
+    %t : [num_users=1] = call_function[target=aten.add.Tensor](args = (%s, %{}), kwargs = {{}})
+    return t)", first, second));
+  };
+  const Model lucky = model("b", "c"), unlucky = model("c", "b");
+  const Inputs inputs{{at::tensor({1000.f, -1000.f, 1e-3f})}, "here"};
+  const Verification result = verify(unlucky, {.against = &lucky, .inputs = {inputs}});
+  const OutputCheck& check = result.sets[0].outputs[0];
+  EXPECT_EQ(check.original_error, 0);
+  EXPECT_GT(check.current_relative(), 1e-3);
+  EXPECT_TRUE(result.passed()) << to_text(result);
 }
 
 TEST(Verify, ToleranceOverrides) {
@@ -225,6 +247,16 @@ TEST(Verify, TriesOtherSizesWhereTheyAreSymbolic) {
   EXPECT_TRUE(result.passed()) << to_text(result);
   ASSERT_EQ(result.sets.size(), 3u);
   EXPECT_NE(result.sets[1].outputs[0].type, result.sets[0].outputs[0].type);
+}
+
+TEST(Verify, GeneratesInputsWhereTheSamplesCannotBeRead) {
+  FakeSource source;
+  source.samples = "junk";
+  const Verification result = verify(from_source(kAttention, std::move(source)));
+  EXPECT_TRUE(result.passed());
+  EXPECT_EQ(result.sets[0].origin, "generated with seed 0");
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_NE(result.notes[0].find("data/sample_inputs/model.pt"), std::string::npos);
 }
 
 TEST(Verify, LowPrecisionIsMeasuredByItsOwnErrors) {
