@@ -22,6 +22,7 @@ constexpr const char* kExamples = R"(Examples:
   refx inspect model.pt2                            what is in it, and what could be done
   refx apply   model.pt2 merge-linears -o fast.pt2  rewrite it
   refx log     fast.pt2                             the steps
+  refx verify  fast.pt2                             whether it still computes the same
   refx reverse fast.pt2 --all -o model.pt2          take them back
   refx demo                                         all of it on a model made up for it
 
@@ -57,6 +58,7 @@ class CommandLine {
     app.set_help_flag("-h,--help", "Print this help and exit");
     define_reading();
     define_writing();
+    define_running();
     define_others();
   }
 
@@ -66,6 +68,7 @@ class CommandLine {
  private:
   void define_reading();
   void define_writing();
+  void define_running();
   void define_others();
 
   // A command with its examples. Each has --quiet, so that a script need not know which need it.
@@ -88,6 +91,16 @@ class CommandLine {
         ->type_name(kModel)
         ->option_text("OUT");
   }
+  void inputs(CLI::App* sub, std::string& path, unsigned& seed) {
+    sub->add_option("--inputs", path, "(args, kwargs), or args, or a dict by name, by torch.save")
+        ->type_name(kTensors)
+        ->option_text("FILE");
+    sub->add_option("--seed", seed, "For inputs that are generated, and random operators")
+        ->option_text("N");
+  }
+  void threads(CLI::App* sub, int& to, const char* what) {
+    sub->add_option("--threads", to, what)->option_text("N")->check(CLI::Range(0, 1024));
+  }
   static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
                                const char* what) {
     return sub->add_option(name, to, what)->option_text("PATTERN")->allow_extra_args(false);
@@ -101,6 +114,8 @@ class CommandLine {
   ReverseOptions reverse_options;
   DiffOptions diff_options;
   ForgetOptions forget_options;
+  RunOptions run_options;
+  VerifyOptions verify_options;
   std::string shell;
 };
 
@@ -184,6 +199,37 @@ void CommandLine::define_writing() {
   model(sub, "MODEL", forget_options.model, "A .pt2 file")->required();
   output(sub, forget_options.output);
   json(sub, forget_options.json);
+}
+
+void CommandLine::define_running() {
+  auto* sub = add("run", "Run a model and show what comes out",
+                  "  refx run model.pt2                        on the sample inputs in the file\n"
+                  "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
+                  [this] { return run(run_options); });
+  model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
+  inputs(sub, run_options.inputs, run_options.seed);
+  threads(sub, run_options.threads, "Threads to run on; 0: as many as there are cores");
+  sub->add_option("-o,--output", run_options.output, "Write the outputs, for torch.load")
+      ->type_name(kTensors)
+      ->option_text("OUT");
+  json(sub, run_options.json);
+
+  sub = add("verify", "Compare what a model computes with what its original did",
+            "  refx verify fast.pt2\n"
+            "  refx verify fast.pt2 --per-step           the error of each step by itself\n"
+            "  refx verify fast.pt2 --against model.pt2 --inputs x.pt",
+            [this] { return verify(verify_options); });
+  model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
+  model(sub, "--against", verify_options.against, "Compare with this file, not with its original")
+      ->option_text("OTHER");
+  inputs(sub, verify_options.inputs, verify_options.seed);
+  sub->add_option("--tolerance", verify_options.tolerance,
+                  "The largest relative error; without it, a bound from the original's own")
+      ->option_text("X")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_flag("--per-step", verify_options.per_step, "Measure every step by itself, too");
+  threads(sub, verify_options.threads, "Threads to run on (1): they change the bits of results");
+  json(sub, verify_options.json);
 }
 
 void CommandLine::define_others() {

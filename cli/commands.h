@@ -58,6 +58,23 @@ struct ForgetOptions {
 };
 int forget(const ForgetOptions& options);
 
+struct RunOptions {
+  std::string model, inputs, output;
+  bool json = false;
+  int threads = 0;
+  unsigned seed = 0;
+};
+int run(const RunOptions& options);
+
+struct VerifyOptions {
+  std::string model, against, inputs;
+  bool per_step = false, json = false;
+  double tolerance = 0;  // 0: automatic
+  int threads = 1;
+  unsigned seed = 0;
+};
+int verify(const VerifyOptions& options);
+
 int demo();
 
 }  // namespace refx::cli

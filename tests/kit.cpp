@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "lab/in_double.h"
+
 namespace refx::testing {
 
 namespace {
@@ -76,8 +78,10 @@ Model with_tensors(const Model& model, const std::function<at::Tensor(const at::
   Model copy = model;
   forget(copy);
   Editor editor(copy);
-  for (StateId id : model.state())
-    editor.set_state(id, make(at::Tensor(model.state().tensor(id)).detach()));
+  for (StateId id : model.state()) {
+    const at::Tensor old(model.state().tensor(id));
+    editor.set_state(id, make(old.detach()).set_requires_grad(old.requires_grad()));
+  }
   editor.commit_as_origin();
   return copy;
 }
@@ -88,19 +92,10 @@ Model deep_copy(const Model& model) {
   return with_tensors(model, [](const at::Tensor& tensor) { return tensor.clone(); });
 }
 
-Model in_double(const Model& model) {
-  return with_tensors(model, [](const at::Tensor& tensor) {
-    return at::isFloatingType(tensor.scalar_type()) ? tensor.to(at::kDouble) : tensor.clone();
-  });
-}
+Model in_double(const Model& model) { return deep_copy(refx::in_double(model)); }
 
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs) {
-  std::vector<c10::IValue> result;
-  for (const c10::IValue& input : inputs)
-    result.push_back(input.isTensor() && at::isFloatingType(input.toTensor().scalar_type())
-                         ? c10::IValue(input.toTensor().to(at::kDouble))
-                         : input);
-  return result;
+  return refx::in_double(inputs);
 }
 
 std::string content(const Model& model) {
@@ -176,10 +171,10 @@ std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs) {
 
 void expect_same_results(const Model& first, const Model& second,
                          const std::vector<c10::IValue>& inputs) {
-  Model exact = deep_copy(in_double(first)), a = deep_copy(first), b = deep_copy(second);
+  Model exact = testing::in_double(first), a = deep_copy(first), b = deep_copy(second);
   const auto x = tensors_in(a.forward(copies(inputs)));
   const auto y = tensors_in(b.forward(copies(inputs)));
-  const auto reference = tensors_in(exact.forward(in_double(copies(inputs))));
+  const auto reference = tensors_in(exact.forward(testing::in_double(copies(inputs))));
   ASSERT_EQ(x.size(), y.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     ASSERT_EQ(x[i].sizes(), y[i].sizes());

@@ -54,11 +54,14 @@ std::vector<c10::IValue> generated_inputs(const Model& model, std::uint64_t seed
 bool has_symbolic_inputs(const Model& model);
 
 // Inputs for a model that is to be run, and in words where they come from: from `path` if it is not
-// empty, else the file's samples, else generated.
+// empty, else the file's samples, else generated. Samples of classes that refx does not read are an
+// error, or as if there were none.
+enum class Unreadable { an_error, none };
 struct Inputs {
   std::vector<c10::IValue> values;
   std::string origin;
 };
-Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed);
+Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed,
+                  Unreadable samples_are = Unreadable::none);
 
 }  // namespace refx

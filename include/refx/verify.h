@@ -15,7 +15,7 @@ struct VerifyOptions {
   std::vector<Inputs> inputs = {};
   double tolerance = 0;  // the largest relative error; 0: see verify()
   bool per_step = false;
-  int threads = 1;  // part of the question: it changes the bits of results
+  int threads = 1;  // they change the bits of results; 0: as many as there are now
   std::uint64_t seed = 0;
 };
 

@@ -369,7 +369,7 @@ std::optional<Values> sample_inputs(const Model& model) {
   return flatten_inputs(model, samples);
 }
 
-Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed) {
+Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed, Unreadable samples_are) {
   if (!path.empty()) {
     try {
       return {flatten_inputs(model, read_values(path)), "from " + path};
@@ -379,9 +379,11 @@ Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t see
     }
   }
   const std::string generated = fmt::format("generated with seed {}", seed);
+  if (model.source()) model.source()->sample_inputs();  // throws if they are damaged
   try {
     if (auto samples = sample_inputs(model)) return {std::move(*samples), "the file's sample inputs"};
   } catch (const Error& error) {
+    if (samples_are == Unreadable::an_error) throw Error(fmt::format("{}; or give other inputs with --inputs", error.what()));
     return {generated_inputs(model, seed), fmt::format("{} ({})", generated, error.what())};
   }
   return {generated_inputs(model, seed), generated};

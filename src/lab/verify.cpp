@@ -1,5 +1,6 @@
 #include "refx/verify.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,12 +32,12 @@ class Verifier {
       : model_(model),
         options_(options),
         original_(options.against ? *options.against : original_of(model)) {
-    result_.threads = options.threads;
     result_.seed = options.seed;
   }
 
   Verification run() {
     const Environment environment(options_.threads);
+    result_.threads = at::get_num_threads();
     collect_truths();
     for (const Truth& truth : truths_)
       result_.sets.push_back({truth.inputs.origin, compare_with(truth, model_)});

@@ -39,6 +39,15 @@ class Trail {
   std::vector<Item> steps_;
 };
 
+// The text of an object or array, without consuming it.
+template <class T>
+std::string_view slice(T& container) {
+  std::string_view text = container.raw_json();
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
+  container.reset();
+  return text;
+}
+
 // Parses a document and reads it with `read(document)`; every failure becomes an Error that names
 // the file, the record and the place. At least 64 bytes after the text can be read.
 class JsonDocument {
@@ -51,6 +60,7 @@ class JsonDocument {
       auto document = parser_.iterate(simdjson::padded_string_view(
           text_.data(), text_.size(), text_.size() + simdjson::SIMDJSON_PADDING));
       ondemand::object root = document.get_object();
+      if (slice(root).size() != text_.size()) fail("there is something after the end of the document");
       f(root);
     } catch (const simdjson::simdjson_error& error) {
       fail(error.what());
@@ -65,15 +75,6 @@ class JsonDocument {
   std::string_view text_;
   ondemand::parser parser_;
 };
-
-// The text of an object or array, without consuming it.
-template <class T>
-std::string_view slice(T& container) {
-  std::string_view text = container.raw_json();
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
-  container.reset();
-  return text;
-}
 
 std::string string_in(ondemand::value value);
 double double_in(ondemand::value value);  // also "Infinity", "-Infinity", "NaN"

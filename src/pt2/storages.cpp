@@ -1,10 +1,12 @@
 #include "pt2/storages.h"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cstring>
 
+#include "edit/made.h"
 #include "ir/content.h"
 #include "pt2/source.h"
 #include "refx/error.h"
@@ -49,8 +51,9 @@ class Copied final : public OwnMemory {
 
 class SliceOf final : public OwnMemory {
  public:
-  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size)
-      : OwnMemory(size), whole_(std::move(whole)), piece_(piece) {}
+  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size, std::array<std::uint64_t, 2> hash,
+          std::string name)
+      : OwnMemory(size), whole_(std::move(whole)), piece_(piece), hash_(hash), name_(std::move(name)) {}
 
  private:
   void provide() override {
@@ -58,19 +61,26 @@ class SliceOf final : public OwnMemory {
     const at::Tensor part =
         at::Tensor(whole_).detach().narrow(piece_.dim, piece_.start, piece_.length).contiguous();
     REFX_CHECK(part.nbytes() == size(), "a slice has another size than its original");
+    if (content_hash(part) != hash_)
+      throw LostContent(fmt::format("an original was kept as part of record '{}', which another program has changed "
+                              "since; it is lost, but the change can be carried back to it",
+                              name_));
     if (size() > 0) std::memcpy(data(), part.const_data_ptr(), size());
   }
 
   at::TensorBase whole_;
   Piece piece_;
+  std::array<std::uint64_t, 2> hash_;
+  std::string name_;
 };
 
 constexpr std::uintptr_t kAlignment = 16;
 
 }  // namespace
 
-std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size) {
-  return std::make_shared<SliceOf>(std::move(whole), piece, size);
+std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size,
+                                       std::array<std::uint64_t, 2> hash, std::string name) {
+  return std::make_shared<SliceOf>(std::move(whole), piece, size, hash, std::move(name));
 }
 
 namespace {

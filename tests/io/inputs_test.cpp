@@ -155,7 +155,7 @@ TEST(NestOutput, BuildsWhatPythonReturns) {
        kLeaf}));
   const Model model = from_source(kTwoInputs, std::move(source));
   const IValue output = nest_output(model, tuple({x(), IValue(), 3, x()}));
-  const auto& items = output.toTupleRef().elements();
+  const std::vector<IValue> items = output.toTupleRef().elements().vec();
   EXPECT_TRUE(items[0].toTupleRef().elements()[0].isTensor());
   const IValue z = items[0].toTupleRef().elements()[1].toGenericDict().at("z");
   EXPECT_TRUE(z.isList());
@@ -198,7 +198,7 @@ TEST(TreeSpec, DefaultAndOrderedDictsHaveTheirKeys) {
        spec("collections.OrderedDict", R"("[1, \"q\"]")", {kLeaf, kLeaf})}));
   const Model model = from_source(kTwoInputs, std::move(source));
   const IValue output = nest_output(model, tuple({1, 2, 3}));
-  const auto& items = output.toTupleRef().elements();
+  const std::vector<IValue> items = output.toTupleRef().elements().vec();
   EXPECT_EQ(items[0].toGenericDict().at("p").toInt(), 1);
   EXPECT_EQ(items[1].toGenericDict().at(1).toInt(), 2);
   EXPECT_EQ(items[1].toGenericDict().at("q").toInt(), 3);

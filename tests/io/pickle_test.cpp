@@ -45,7 +45,7 @@ TEST(Pickle, ReadsNumbersAndTextInContainers) {
   const IValue value = read("\x80\x02(" + number(7) + "\x88N" + text("hi") + "](" + number(1) +
                             number(2) + "e}" + text("k") + number(3) + "st.");
   ASSERT_TRUE(value.isTuple());
-  const auto& items = value.toTupleRef().elements();
+  const std::vector<IValue> items = value.toTupleRef().elements().vec();
   ASSERT_EQ(items.size(), 6u);
   EXPECT_EQ(items[0].toInt(), 7);
   EXPECT_TRUE(items[1].toBool());
@@ -149,7 +149,7 @@ TEST(Pickle, WritesWhatItReads) {
   const IValue back = read_pickle(pickle.bytes, [&](const std::string& key) {
     return pickle.tensors.at(std::stoul(key)).storage();
   });
-  const auto& items = back.toTupleRef().elements();
+  const std::vector<IValue> items = back.toTupleRef().elements().vec();
   const at::Tensor x = items[1].toGenericDict().at("x").toTensor();
   EXPECT_TRUE(at::equal(x, at::arange(6, at::kFloat).view({2, 3}).t()));
   EXPECT_EQ(x.strides(), (std::vector<std::int64_t>{1, 3}));
