@@ -24,8 +24,8 @@ def copy(source, target):
 def same(a, b):
     if isinstance(a, torch.Tensor):
         return (isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape
-                and torch.equal(a.resolve_conj().reshape(-1).view(torch.uint8),
-                                b.reshape(-1).view(torch.uint8)))
+                and torch.equal(a.resolve_conj().contiguous().reshape(-1).view(torch.uint8),
+                                b.contiguous().reshape(-1).view(torch.uint8)))
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
