@@ -273,6 +273,11 @@ class Journal:
         shared = {key: state.pop(key) for key in ("erased", "objects", "functions")}
         journal = Journal._load({**copy.deepcopy(state, memo), **shared})
         memo[id(self)] = journal
+        # A GraphModule that was unpickled and not used since has it as an attribute only, which
+        # GraphModule.__deepcopy__ drops: so give it to the copy that is being made.
+        unfinished = [v for v in memo.values() if isinstance(v, GraphModule) and not v.__dict__]
+        if unfinished:
+            unfinished[-1].__dict__[_ATTRIBUTE] = journal
         return journal
 
 

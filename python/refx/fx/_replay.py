@@ -37,6 +37,7 @@ def _follow_nodes(journal: Journal, graph: Graph, numbers: list[int]) -> None:
     lookup = graph._find_nodes_lookup_table
     set_attribute = object.__setattr__
     erased = []
+    _rename(journal, graph)
     for number in numbers:
         value = describe(journal, number)
         if value is None:
@@ -53,8 +54,6 @@ def _follow_nodes(journal: Journal, graph: Graph, numbers: list[int]) -> None:
             set_attribute(node, "target", target)
             lookup.insert(node)
         node._update_args_kwargs(args, kwargs)
-        if number in journal.renamed:
-            _rename(graph, node, journal.renamed.pop(number))
         if marks:
             node.meta[_MARKS] = marks
         elif _MARKS in node.meta:
@@ -83,6 +82,8 @@ def _insert(journal: Journal, graph: Graph, number: int, node: Optional[Node], o
         if meta is None:
             origin = node.next.meta
             meta = {key: origin[key] for key in _ORIGIN if key in origin}
+        elif all(other.name != name for other in graph.nodes):
+            object.__setattr__(node, "name", name)
         node.meta = dict(meta)
         nodes[number] = node
     else:
@@ -103,9 +104,16 @@ def _insert(journal: Journal, graph: Graph, number: int, node: Optional[Node], o
     return node
 
 
-def _rename(graph: Graph, node: Node, name: str) -> None:
-    if graph._graph_namespace.create_name(name, None) == name:
-        node.name = name
+def _rename(journal: Journal, graph: Graph) -> None:
+    """Gives nodes the names back that they had before torch.fx unpickled them."""
+    if not journal.renamed:
+        return
+    renamed = {journal.nodes[number]: name for number, name in journal.renamed.items()}
+    journal.renamed.clear()
+    taken = {node.name for node in graph.nodes if node not in renamed}
+    for node, name in renamed.items():
+        if name not in taken:
+            object.__setattr__(node, "name", name)
 
 
 def _erase(journal: Journal, graph: Graph, numbers: list[int]) -> None:

@@ -32,7 +32,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_state_dict
 
 def modules(module, objects=True):
     return [
-        (path, id(m) if objects and path else None, type(m), m.training,
+        (path, id(m) if objects and path else None, type(m) if path else None, m.training,
          [list(getattr(m, h).values()) for h in HOOKS], list(m._parameters), list(m._buffers),
          list(m._modules), sorted(m._non_persistent_buffers_set),
          {k: v for k, v in vars(m).items() if isinstance(v, (int, float, str, tuple))})

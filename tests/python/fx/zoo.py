@@ -8,12 +8,13 @@ from torch import nn
 
 
 class Attention(nn.Module):
-    def __init__(self, width=16, heads=2, kv_heads=None, causal=False, bias=True):
+    def __init__(self, width=16, heads=2, kv_heads=None, bias=True, key_bias=None):
         super().__init__()
-        self.heads, self.kv_heads, self.causal = heads, kv_heads or heads, causal
+        self.heads, self.kv_heads = heads, kv_heads or heads
         self.size = width // heads
         self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(width, self.size * self.kv_heads, bias=False)
+        self.key = nn.Linear(width, self.size * self.kv_heads,
+                             bias=bias if key_bias is None else key_bias)
         self.value = nn.Linear(width, self.size * self.kv_heads, bias=bias)
         self.out = nn.Linear(width, width)
 
@@ -90,7 +91,7 @@ class ViT(nn.Module):
         self.patch = nn.Conv2d(3, width, 4, stride=4)
         self.token = nn.Parameter(torch.randn(1, 1, width))
         self.position = nn.Parameter(torch.randn(1, 5, width))
-        self.block = Block(width)
+        self.block = Block(width, key_bias=False)
         self.register_buffer("scale", torch.tensor(3.0))
         self.head = nn.Linear(width, classes)
 
