@@ -49,7 +49,7 @@ struct StepCheck {
   std::string transformation, site;
   std::vector<StepId> built_on;
   OutputCheck worst;        // the output that comes nearest to, or farthest beyond, what is allowed
-  double added_error = 0;   // relative, to what is there without the step
+  double added_error = 0;   // relative, to what that output has without the step
   bool passed() const { return worst.passed(); }
 };
 

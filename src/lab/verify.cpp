@@ -143,16 +143,12 @@ class Verifier {
     return check.allowed > 0 ? check.current_error / check.allowed : 0;
   }
 
-  OutputCheck worst_of(const Model& form) const {
-    OutputCheck worst;
-    double most = -1;
-    for (const Truth& truth : truths_)
-      for (const OutputCheck& check : compare_with(truth, form))
-        if (load(check) > most) {
-          most = load(check);
-          worst = check;
-        }
-    return worst;
+  using Checks = std::vector<std::vector<OutputCheck>>;  // of each set
+
+  Checks check(const Model& form) const {
+    Checks all;
+    for (const Truth& truth : truths_) all.push_back(compare_with(truth, form));
+    return all;
   }
 
   // ---- steps -----------------------------------------------------------------------------------
@@ -166,22 +162,33 @@ class Verifier {
         // Older steps come first, so theirs are complete.
         built_on[dependent].insert(built_on[id].begin(), built_on[id].end());
       }
-    const double without = relative_of(original_form({}));
-    for (StepId id : ids) check_step(id, built_on[id], without);
+    const Checks without_any = check(original_form({}));
+    for (StepId id : ids) check_step(id, built_on[id], without_any);
   }
 
-  void check_step(StepId id, const std::set<StepId>& built_on, double without_any) {
+  void check_step(StepId id, const std::set<StepId>& built_on, const Checks& without_any) {
     const Step& step = model_.history()[id];
-    StepCheck check{id, step.transformation, step.site, {built_on.begin(), built_on.end()}, {}};
+    StepCheck result{id, step.transformation, step.site, {built_on.begin(), built_on.end()}, {}};
     std::set<StepId> kept = built_on;
-    const double without = kept.empty() ? without_any : relative_of(original_form(kept));
+    const Checks before = kept.empty() ? without_any : check(original_form(kept));
     kept.insert(id);
-    check.worst = worst_of(original_form(kept));
-    check.added_error = check.worst.current_relative() - without;
-    result_.steps.push_back(std::move(check));
+    const Checks after = check(original_form(kept));
+    double most = -1;
+    for (std::size_t set = 0; set < after.size(); ++set)
+      for (const OutputCheck& output : after[set]) {
+        if (load(output) <= most) continue;
+        most = load(output);
+        result.worst = output;
+        result.added_error = output.current_relative() - relative_at(before[set], output.path);
+      }
+    result_.steps.push_back(std::move(result));
   }
 
-  double relative_of(const Model& form) const { return worst_of(form).current_relative(); }
+  static double relative_at(const std::vector<OutputCheck>& outputs, const std::string& path) {
+    for (const OutputCheck& output : outputs)
+      if (output.path == path) return output.current_relative();
+    return 0;
+  }
 
   // The original with these steps alone; what they are built on must be among them.
   Model original_form(const std::set<StepId>& kept) const {
