@@ -61,8 +61,9 @@ class Archive::MappedRecord : public Content {
 
  protected:
   void provide() override {
-    archive_->check(index_, bytes_);
-    if (own_) std::memcpy(own_->data(), bytes_, record().size);
+    // The file's bytes: those of the mapping may have been written to by now.
+    const std::string_view bytes = archive_->read(record());
+    if (own_) std::memcpy(own_->data(), bytes.data(), bytes.size());
   }
 
  private:

@@ -34,21 +34,6 @@ class OwnMemory : public Content {
   std::size_t size_;
 };
 
-class Copied final : public OwnMemory {
- public:
-  Copied(std::shared_ptr<const Archive> archive, const Record& record)
-      : OwnMemory(record.size), archive_(std::move(archive)), record_(record) {}
-
- private:
-  void provide() override {
-    const std::string_view bytes = archive_->read(record_);
-    if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
-  }
-
-  std::shared_ptr<const Archive> archive_;
-  const Record& record_;
-};
-
 class SliceOf final : public OwnMemory {
  public:
   SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size, std::array<std::uint64_t, 2> hash,
@@ -74,7 +59,7 @@ class SliceOf final : public OwnMemory {
   std::string name_;
 };
 
-constexpr std::uintptr_t kAlignment = 16;
+constexpr std::uint64_t kAlignment = 16;
 
 }  // namespace
 
@@ -87,10 +72,8 @@ namespace {
 
 c10::Storage mapped(const std::shared_ptr<const Archive>& archive, const Record& record, int copy) {
   std::shared_ptr<Content> content = archive->map(record, copy);
-  if (reinterpret_cast<std::uintptr_t>(content->data()) % kAlignment != 0) {
-    content = std::make_shared<Copied>(archive, record);
-    content->require();
-  }
+  // Copied where the file does not align it, and tensors of the model must be there at once.
+  if (record.offset % kAlignment != 0) content->require();
   return storage_of(std::move(content));
 }
 
