@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 
 #include "commands.h"
 #include "demo_model.h"
@@ -17,40 +16,17 @@
 #include "refx/registry.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
+#include "summary.h"
 
 namespace refx::cli {
 
 namespace {
 
-using Counts = std::map<std::string, int>;
-
-Counts operators(const Model& model) {
-  Counts counts;
-  for (NodeId id : model.graph())
-    if (const Node& node = model.graph()[id]; node.op == Opcode::call_function)
-      ++counts[node.target];
-  return counts;
-}
-
-int total(const Counts& counts) {
-  int sum = 0;
-  for (const auto& [name, n] : counts) sum += n;
-  return sum;
-}
-
-void print_operators(Counts before, Counts after) {
-  const int all_before = total(before), all_after = total(after);
-  for (const auto& [name, n] : before) after.emplace(name, 0);
-  for (const auto& [name, n] : after)
-    if (before[name] != n) fmt::print("   {:<28} {:>2} -> {}\n", name, before[name], n);
-  fmt::print("   {:<28} {:>2} -> {}\n", "all operators", all_before, all_after);
-}
-
 void print_log(const Model& model) {
-  std::size_t width = 0;
-  for (const Step& step : model.history()) width = std::max(width, step.transformation.size());
+  Table table({Table::right, Table::left, Table::left});
   for (const Step& step : model.history())
-    fmt::print("   {:>2}  {:<{}}  {}\n", step.id.value, step.transformation, width, step.site);
+    table.row({std::to_string(step.id.value), step.transformation, step.site});
+  fmt::print("{}", table.text(4));
 }
 
 void print_reversal(const Reversal& reversal) {
@@ -105,8 +81,7 @@ int demo() {
   Model reference = demo_model(at::kDouble);
   const at::Tensor exact = reference.forward({demo_image(at::kDouble)}).toTensor();
 
-  fmt::print("A small vision transformer: {}, {}.\n",
-             count(static_cast<std::size_t>(total(operators(model))), "operator"),
+  fmt::print("A small vision transformer: {}, {}.\n", count(total(operators(model)), "operator"),
              count(model.state().size(), "tensor"));
 
   fmt::print("\n{}\n", heading("1. Rewrite it"));
@@ -115,7 +90,7 @@ int demo() {
     find_transformation(name)(model);
   apply(model, find_transformation("fuse-bias-in-linear"), {.only = {"*-merged"}, .except = {}});
   print_log(model);
-  print_operators(operators(original), operators(model));
+  fmt::print("{}", changes(operators(original), operators(model)).text(3));
 
   fmt::print("\n{}\n", heading("2. The results are the same"));
   const at::Tensor after = output_of(model);

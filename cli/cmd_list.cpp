@@ -1,11 +1,9 @@
 // refx list: the registered transformations.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 
 #include "commands.h"
+#include "json.h"
 #include "output.h"
 #include "refx/registry.h"
 
@@ -14,24 +12,25 @@ namespace refx::cli {
 namespace {
 
 void print_json() {
-  std::vector<std::string> objects;
+  Json json;
+  json.array(Json::kLines);
   for (const auto& t : registry())
-    objects.push_back(fmt::format(
-        R"(  {{"name": {}, "summary": {}, "reversible": {}, "preserves_computation": {}}})",
-        json_string(t->name()), json_string(t->summary()), t->reversible(),
-        t->preserves_computation()));
-  fmt::print("[\n{}\n]\n", fmt::join(objects, ",\n"));
+    json.object()
+        .member("name", t->name())
+        .member("summary", t->summary())
+        .member("reversible", t->reversible())
+        .member("preserves_computation", t->preserves_computation())
+        .end();
+  fmt::print("{}", json.end().take());
 }
 
 void print_table() {
-  std::size_t width = 0;
-  for (const auto& t : registry()) width = std::max(width, t->name().size());
-  const std::string head =
-      fmt::format("{:<{}}  reversible  same results  what it does", "transformation", width);
-  fmt::print("{}\n", heading(head));
+  Table table({Table::left, Table::left, Table::left, Table::left});
+  table.head({"transformation", "reversible", "same results", "what it does"});
   for (const auto& t : registry())
-    fmt::print("{:<{}}  {:<10}  {:<12}  {}\n", t->name(), width, t->reversible() ? "yes" : "no",
-               t->preserves_computation() ? "yes" : "no", t->summary());
+    table.row({t->name(), t->reversible() ? "yes" : "no", t->preserves_computation() ? "yes" : "no",
+               t->summary()});
+  fmt::print("{}", table.text());
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace refx::cli {
 
 // What the program returns to the shell.
@@ -10,12 +13,67 @@ enum Exit : int {
   kBug = 3,    // a fault of refx itself
 };
 
-// One file per command: cmd_<name>.cpp. main.cpp fills the options in and maps errors to exit
-// codes.
+// One file per command: cmd_<name>.cpp. command_line.cpp fills the options in, main.cpp maps errors
+// to exit codes.
 struct ListOptions {
   bool json = false;
 };
 int list(const ListOptions& options);
+
+struct InspectOptions {
+  std::string model;
+  bool graph = false, json = false;
+};
+int inspect(const InspectOptions& options);
+
+struct ApplyOptions {
+  std::string model, output;
+  std::vector<std::string> transformations, only, except;
+  bool dry_run = false, json = false;
+};
+int apply(const ApplyOptions& options);
+
+struct LogOptions {
+  std::string model;
+  bool json = false;
+};
+int log(const LogOptions& options);
+
+struct ReverseOptions {
+  std::string model, output;
+  std::vector<std::string> what;
+  bool all = false, refuse = false, cascade = false, discard_changes = false, json = false;
+};
+int reverse(const ReverseOptions& options);
+
+struct DiffOptions {
+  std::string model, other;
+  bool json = false;
+};
+int diff(const DiffOptions& options);
+
+struct ForgetOptions {
+  std::string model, output;
+  bool json = false;
+};
+int forget(const ForgetOptions& options);
+
+struct RunOptions {
+  std::string model, inputs, output;
+  bool json = false;
+  int threads = 0;
+  unsigned seed = 0;
+};
+int run(const RunOptions& options);
+
+struct VerifyOptions {
+  std::string model, against, inputs;
+  bool per_step = false, json = false;
+  double tolerance = 0;  // 0: automatic
+  int threads = 1;
+  unsigned seed = 0;
+};
+int verify(const VerifyOptions& options);
 
 int demo();
 

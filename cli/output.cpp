@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <clocale>
 #include <cstdlib>
+#include <cwchar>
 
 namespace refx::cli {
 
 namespace {
+
+bool quiet = false;
 
 bool with_colour() {
   const char* no_color = std::getenv("NO_COLOR");
@@ -22,37 +28,88 @@ std::string heading(std::string_view text) {
   return with_colour() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
 }
 
+std::string coloured_line(std::string_view line) {
+  const char first = line.empty() ? ' ' : line[0];
+  const int colour = first == '+' ? 32 : first == '-' ? 31 : first == '@' ? 36 : 0;
+  if (colour == 0 || !with_colour()) return std::string(line);
+  return fmt::format("\033[{}m{}\033[0m", colour, line);
+}
+
 std::string count(std::size_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }
 
-std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20)
-          out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        else
-          out += c;
-    }
+std::string human_bytes(std::uint64_t bytes) {
+  if (bytes < 1000) return count(bytes, "byte");
+  constexpr std::array units = {"kB", "MB", "GB", "TB", "PB", "EB"};
+  double value = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  for (; value >= 999.5 && unit + 1 < units.size(); ++unit) value /= 1000;
+  return value < 9.95 ? fmt::format("{:.1f} {}", value, units[unit])
+                      : fmt::format("{:.0f} {}", value, units[unit]);
+}
+
+std::size_t display_width(std::string_view text) {
+  if (std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; }))
+    return text.size();
+  static const bool utf8 = std::setlocale(LC_CTYPE, "C.UTF-8") != nullptr;
+  if (!utf8) return text.size();
+  std::size_t width = 0;
+  std::mbstate_t state{};
+  while (!text.empty()) {
+    wchar_t c = 0;
+    const std::size_t n = std::mbrtowc(&c, text.data(), text.size(), &state);
+    const bool valid = n > 0 && n <= text.size();
+    if (!valid) state = {};
+    const int columns = valid ? wcwidth(c) : 1;
+    width += columns > 0 ? static_cast<std::size_t>(columns) : 0;
+    text.remove_prefix(valid ? n : 1);
   }
-  return out + '"';
+  return width;
+}
+
+std::string shell_word(std::string_view text) {
+  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./,:+@%=").find(c) != std::string_view::npos;
+  });
+  if (plain) return std::string(text);
+  std::string word = "'";
+  for (char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+void set_quiet(bool on) { quiet = on; }
+bool is_quiet() { return quiet; }
+
+void note(std::string_view message) {
+  if (!quiet) fmt::print(stderr, "{}\n", message);
+}
+
+void Table::head(std::vector<std::string> cells) {
+  rows_.insert(rows_.begin(), std::move(cells));
+  has_head_ = true;
+}
+
+std::string Table::text(std::size_t indent) const {
+  std::vector<std::size_t> widths(columns_.size());
+  for (const auto& row : rows_)
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], display_width(row[i]));
+
+  std::string out;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    std::string line(indent, ' ');
+    for (std::size_t i = 0; i < rows_[r].size(); ++i) {
+      const std::string& cell = rows_[r][i];
+      const std::string blank(widths[i] - display_width(cell), ' ');
+      if (i > 0) line += "  ";
+      line += columns_[i] == right ? blank + cell : cell + blank;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += (r == 0 && has_head_ ? heading(line) : line) + '\n';
+  }
+  return out;
 }
 
 }  // namespace refx::cli

@@ -51,10 +51,10 @@ if(SKBUILD)
   endif()
 endif()
 
-if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/tests/python)
-  add_test(NAME python COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python
+if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/tests/python/fx)
+  add_test(NAME python_package COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python/fx
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(
-    python PROPERTIES
+    python_package PROPERTIES
     ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1")
 endif()

@@ -4,13 +4,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace refx {
 
 class Content;
-class Mapping;
 
 // One stored file of an archive. Its name is without the archive's root folder.
 struct Record {
@@ -38,8 +36,8 @@ class Archive : public std::enable_shared_from_this<Archive> {
   // 64 bytes after them can be read.
   std::string_view read(const Record& record) const;
 
-  // The record's bytes as memory for a tensor: private to it (a write never reaches the file), shared
-  // by all calls with one record and `copy`, and checked when they are first required.
+  // The record's bytes as memory for a tensor: private to it (a write never reaches the file),
+  // shared by all calls with one record and `copy`, and checked when they are first required.
   // `copy` 0 and 1 do not see each other's writes.
   std::shared_ptr<Content> map(const Record& record, int copy = 0) const;
 
@@ -50,10 +48,17 @@ class Archive : public std::enable_shared_from_this<Archive> {
   int descriptor() const;
 
  private:
+  struct Impl;
+  class MappedRecord;
+
   Archive();
-  // …
+  std::size_t index_of(const Record& record) const;
+  // Compares bytes of the record, wherever they are mapped, with its CRC, unless that was done.
+  void check(std::size_t index, const char* bytes) const;
+
   std::string path_, root_;
   std::vector<Record> records_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace refx

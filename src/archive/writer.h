@@ -12,8 +12,8 @@ namespace refx {
 // Bytes that go into an archive: memory, or a record of another archive, which is copied from file
 // to file without being mapped, and checked on the way.
 struct Blob {
-  std::string_view memory;
-  std::shared_ptr<const Archive> archive;  // if set: its `record`
+  std::string_view memory = {};
+  std::shared_ptr<const Archive> archive = nullptr;  // if set: its `record`
   const Record* record = nullptr;
 
   std::uint64_t size() const { return record ? record->size : memory.size(); }

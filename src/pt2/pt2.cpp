@@ -1,7 +1,134 @@
-#include "refx/error.h"
 #include "refx/pt2.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ir/content.h"
+#include "pt2/history_file.h"
+#include "pt2/read_program.h"
+#include "refx/error.h"
+#include "refx/validate.h"
+
 namespace refx {
-Model load(const std::string&, const LoadOptions&) { throw Error("not yet"); }
-void save(const Model&, const std::string&) { throw Error("not yet"); }
-void check_contents(const Model&) {}
+
+namespace {
+
+// The archive's own records; those of a history are not part of the model.
+void take_records(Pt2Source& source) {
+  for (const Record& record : source.archive->records())
+    if (!record.name.starts_with("refx/"))
+      source.records.push_back({record, {.memory = {}, .archive = source.archive, .record = &record}, nullptr});
 }
+
+void index_records(Pt2Source& source) {
+  for (std::size_t i = 0; i < source.records.size(); ++i)
+    if (!source.record_index.emplace(source.records[i].record.name, i).second)
+      throw Error(fmt::format("{}: record '{}' stands twice", source.path(), source.records[i].record.name));
+}
+
+void check_kind(const Archive& archive) {
+  auto expect = [&](std::string_view name, std::string_view value) {
+    const std::string_view found = archive.read(archive.at(name));
+    if (found != value)
+      throw Error(fmt::format("{}: record '{}' says '{}', and refx reads '{}' only", archive.path(), name,
+                              found.substr(0, 20), value));
+  };
+  if (archive.find("byteorder")) expect("byteorder", "little");
+  expect("archive_format", "pt2");
+  expect("archive_version", "0");
+  if (archive.find(kModelRecord)) return;
+  std::vector<std::string> models;
+  for (const Record& record : archive.records())
+    if (record.name.starts_with("models/") || record.name.starts_with("data/aotinductor/"))
+      models.push_back(record.name);
+  throw Error(fmt::format("{}: there is no record '{}'{}; refx needs a file from torch.export.save",
+                          archive.path(), kModelRecord,
+                          models.empty() ? "" : fmt::format(" (but {})", fmt::join(models, ", "))));
+}
+
+const Pt2Source& source_of(const Model& model) {
+  const auto* source = dynamic_cast<const Pt2Source*>(model.source().get());
+  if (!source)
+    throw Error("only a model that was loaded from a .pt2 file can be saved as one; "
+                "export it with torch.export.save and load that");
+  return *source;
+}
+
+void write(const Image& image, const Pt2Source& source, const std::string& path) {
+  ArchiveWriter writer(path, source.archive->root());
+  for (const Image::Item& item : image.items()) writer.add(item.name, item.blob);
+  writer.finish();
+}
+
+void write_original(const Pt2Source& source, std::string_view skeleton, const std::string& path) {
+  std::vector<Record> records;
+  std::vector<Blob> blobs;
+  for (const auto& original : source.records) {
+    records.push_back(original.record);
+    if (!original.content) {
+      blobs.push_back(original.blob);
+      continue;
+    }
+    original.content->require();
+    const auto* data = static_cast<const char*>(original.content->data());
+    blobs.push_back({.memory = {data, original.content->size()}, .archive = nullptr});
+  }
+  write_from_skeleton(path, skeleton, records, blobs);
+}
+
+}  // namespace
+
+Model load(const std::string& path, const LoadOptions& options) {
+  auto source = std::make_shared<Pt2Source>();
+  source->archive = Archive::open(path);
+  check_kind(*source->archive);
+  const auto& records = source->archive->records();
+  const bool touched = std::any_of(records.begin(), records.end(),
+                                   [](const Record& record) { return record.name.starts_with("refx/"); });
+  const bool history = options.history && touched;
+  if (history && !source->archive->find(kHistory))
+    throw Error(fmt::format("{}: there are records of a history, but no '{}'; `refx forget` drops them and keeps "
+                            "the model", path, kHistory));
+  source->whole = !touched;
+  if (history)
+    read_original_records(*source);
+  else
+    take_records(*source);
+  index_records(*source);
+
+  Model model;
+  {
+    Editor editor(model);
+    read_program(*source, editor);
+    editor.commit_as_origin(source);
+  }
+  if (const auto found = problems(model); !found.empty())
+    throw Error(fmt::format("{}: record '{}': {}", path, kModelRecord, found.front()));
+  if (history) {
+    read_steps(*source, model);
+    if (const auto found = problems(model); !found.empty())
+      throw Error(fmt::format("{}: record '{}': {}", path, kHistory, found.front()));
+  }
+  return model;
+}
+
+void save(const Model& model, const std::string& path) {
+  const Pt2Source& source = source_of(model);
+  if (is_original(model, source))
+    if (const auto skeleton = source.original_skeleton()) return write_original(source, *skeleton, path);
+  Image image(model, source);
+  if (!model.history().empty()) add_history(image, model, source);
+  write(image, source, path);
+}
+
+void check_contents(const Model& model) {
+  for (StateId id : model.state()) require_content(model.state().tensor(id));
+  for (const Step& step : model.history())
+    for (const Edit& edit : step.edits)
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+        require_content(change->before->tensor);
+}
+
+}  // namespace refx

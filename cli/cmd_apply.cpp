@@ -1,0 +1,182 @@
+// refx apply: rewrites a file, and says what was done and what was left alone.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "commands.h"
+#include "edit/glob.h"
+#include "files.h"
+#include "json.h"
+#include "output.h"
+#include "progress.h"
+#include "refx/error.h"
+#include "refx/pt2.h"
+#include "refx/registry.h"
+#include "summary.h"
+#include "text/did_you_mean.h"
+
+namespace refx::cli {
+
+namespace {
+
+using Transformations = std::vector<const Transformation*>;
+
+// Folding needs a linear that was neither merged nor padded, and merging one that was not padded.
+int rank(const Transformation& transformation) {
+  const std::string name = transformation.name();
+  return name.starts_with("fuse-batch-norm-") ? 0 : name == "fuse-bias-in-linear" ? 2 : 1;
+}
+
+Transformations chosen(const std::vector<std::string>& names) {
+  Transformations all;
+  for (const std::string& name : names) {
+    if (name != "all") {
+      all.push_back(&find_transformation(name));
+      continue;
+    }
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    for (const auto& transformation : registry()) all.push_back(transformation.get());
+    std::stable_sort(all.begin() + first, all.end(),
+                     [](auto* a, auto* b) { return rank(*a) < rank(*b); });
+  }
+  return all;
+}
+
+struct Refused {
+  std::string transformation, site, reason;
+};
+
+struct Applied {
+  std::vector<StepId> steps;
+  std::vector<Refused> refused;
+};
+
+Applied apply_all(Model& model, const Transformations& transformations, const SiteFilter& filter) {
+  Applied applied;
+  Progress progress(transformations.size());
+  for (const Transformation* transformation : transformations) {
+    progress.next(transformation->name());
+    const Outcome outcome = refx::apply(model, *transformation, filter);
+    applied.steps.insert(applied.steps.end(), outcome.steps.begin(), outcome.steps.end());
+    for (const Refusal& refusal : outcome.refusals)
+      if (filter.accepts(refusal.site.name))
+        applied.refused.push_back({transformation->name(), refusal.site.name, refusal.reason});
+  }
+  return applied;
+}
+
+// The names that a pattern may have meant: what was done, now or before, is refused, or is left.
+std::vector<std::string> known_sites(const Model& model, const Transformations& transformations) {
+  std::vector<std::string> names;
+  for (const Transformation* transformation : transformations) {
+    const Findings found = transformation->find(model);
+    for (const Step& step : model.history())
+      if (step.transformation == transformation->name()) names.push_back(step.site);
+    for (const Site& site : found.sites) names.push_back(site.name);
+    for (const Refusal& refusal : found.refusals) names.push_back(refusal.site.name);
+  }
+  return names;
+}
+
+// A pattern that matches nothing is a slip: what was to be rewritten would silently stay.
+void check_patterns(const ApplyOptions& options, const Model& model,
+                    const Transformations& transformations) {
+  if (options.only.empty() && options.except.empty()) return;
+  const std::vector<std::string> names = known_sites(model, transformations);
+  auto unmatched = [&](const std::string& pattern) {
+    return std::none_of(names.begin(), names.end(),
+                        [&](const std::string& name) { return glob_match(pattern, name); });
+  };
+  auto complaint = [&](const char* option, const std::string& pattern) {
+    const std::string near = did_you_mean(pattern, names);
+    return fmt::format(
+        "{} '{}' matches no site{}", option, pattern,
+        near.empty() ? fmt::format("; `refx inspect {}` lists them", shell_word(options.model))
+                     : near);
+  };
+  for (const std::string& pattern : options.only)
+    if (unmatched(pattern)) throw Error(complaint("--site", pattern));
+  for (const std::string& pattern : options.except)
+    if (unmatched(pattern)) note(complaint("--except", pattern));
+}
+
+void print_nothing_done(const Model& model, const Transformations& transformations) {
+  std::set<std::string> names;
+  for (const Transformation* transformation : transformations) names.insert(transformation->name());
+  std::size_t steps = 0;
+  for (const Step& step : model.history()) steps += names.count(step.transformation);
+  const std::string who =
+      names.size() == 1 ? *names.begin() + " has no site"
+                        : fmt::format("none of the {} transformations has a site", names.size());
+  fmt::print("nothing to do: {}{}\n", who,
+             steps == 0 ? "" : fmt::format(" left; {} in the history", count(steps, "step")));
+}
+
+void print_report(const Model& model, const Applied& applied, const Counts& before,
+                  const Transformations& transformations) {
+  if (applied.steps.empty()) print_nothing_done(model, transformations);
+  Table table({Table::right, Table::left, Table::left, Table::left});
+  table.head({"step", "transformation", "site", applied.refused.empty() ? "" : "refused because"});
+  for (StepId id : applied.steps) {
+    const Step& step = model.history()[id];
+    table.row({std::to_string(id.value), step.transformation, step.site});
+  }
+  for (const Refused& refused : applied.refused)
+    table.row({"-", refused.transformation, refused.site, refused.reason});
+  if (!table.empty()) fmt::print("{}", table.text());
+  if (!applied.steps.empty()) fmt::print("\n{}", changes(before, operators(model)).text());
+}
+
+void print_json(const ApplyOptions& options, const Model& model, const Applied& applied,
+                const Counts& before) {
+  Json json;
+  json.object(Json::kLines).member("model", options.model).key("output");
+  options.dry_run ? json.null() : json.value(options.output);
+  json.key("steps").array(Json::kLines);
+  for (StepId id : applied.steps) {
+    const Step& step = model.history()[id];
+    json.object().member("id", id.value).member("transformation", step.transformation);
+    json.member("site", step.site).end();
+  }
+  json.end().key("refusals").array(Json::kLines);
+  for (const Refused& refused : applied.refused)
+    json.object()
+        .member("transformation", refused.transformation)
+        .member("site", refused.site)
+        .member("reason", refused.reason)
+        .end();
+  json.end().key("operators").object(Json::kLines);
+  write(json.key("before"), before);
+  write(json.key("after"), operators(model)).end();
+  fmt::print("{}", json.end().take());
+}
+
+}  // namespace
+
+int apply(const ApplyOptions& options) {
+  const Transformations transformations = chosen(options.transformations);
+  if (!options.dry_run) require_output("apply", options.model, options.output);
+  Model model = load(options.model);
+  const Counts before = operators(model);
+  const Applied applied = apply_all(model, transformations, {options.only, options.except});
+  check_patterns(options, model, transformations);
+
+  const bool stays = applied.steps.empty() && same_file(options.model, options.output);
+  if (!options.dry_run && !stays) write(model, options.output);
+  if (options.json)
+    print_json(options, model, applied, before);
+  else
+    print_report(model, applied, before, transformations);
+  std::fflush(stdout);
+  if (options.dry_run)
+    note("dry run: nothing was written");
+  else if (stays)
+    note(fmt::format("{} stays as it is", options.output));
+  else if (!model.history().empty())
+    note(fmt::format("next: refx verify {}", shell_word(options.output)));
+  return kDone;
+}
+
+}  // namespace refx::cli

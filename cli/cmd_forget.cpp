@@ -1,0 +1,66 @@
+// refx forget: drops the history of a file and the originals it keeps.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "commands.h"
+#include "files.h"
+#include "json.h"
+#include "output.h"
+#include "refx/error.h"
+#include "refx/pt2.h"
+#include "refx/reverse.h"
+
+namespace refx::cli {
+
+namespace {
+
+struct Opened {
+  Model model;
+  std::optional<std::size_t> steps;  // not known where the history cannot be read
+};
+
+// A history that no longer fits its graph is what one may want to be rid of.
+Opened open(const std::string& path) {
+  try {
+    Model model = load(path);
+    const std::size_t steps = model.history().size();
+    return {std::move(model), steps};
+  } catch (const Error& unreadable) {
+    Opened opened{load(path, {.history = false}), {}};
+    note(fmt::format("the history cannot be used and is dropped: {}", unreadable.what()));
+    return opened;
+  }
+}
+
+}  // namespace
+
+int forget(const ForgetOptions& options) {
+  require_output("forget", options.model, options.output);
+  Opened opened = open(options.model);
+  const std::uintmax_t before = std::filesystem::file_size(options.model);
+  const bool stays = opened.steps == 0 && same_file(options.model, options.output);
+  refx::forget(opened.model);
+  if (!stays) write(opened.model, options.output);
+  const std::uintmax_t after = std::filesystem::file_size(options.output);
+  const std::uintmax_t freed = before > after ? before - after : 0;
+
+  if (options.json) {
+    Json json;
+    json.object(Json::kLines).member("output", options.output).key("steps");
+    opened.steps ? json.value(*opened.steps) : json.null();
+    json.member("bytes_before", before).member("bytes_after", after).member("bytes_freed", freed);
+    fmt::print("{}", json.end().take());
+  } else if (opened.steps == 0) {
+    fmt::print("nothing to forget: {} has no steps\n", options.model);
+  } else {
+    fmt::print("{} forgotten, {} freed\n",
+               opened.steps ? count(*opened.steps, "step") : std::string("the history is"),
+               human_bytes(freed));
+  }
+  return kDone;
+}
+
+}  // namespace refx::cli

@@ -1,0 +1,198 @@
+// refx inspect: what is in a file, and what could be done to it.
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "commands.h"
+#include "json.h"
+#include "output.h"
+#include "refx/pt2.h"
+#include "refx/registry.h"
+#include "refx/text.h"
+#include "summary.h"
+
+namespace refx::cli {
+
+namespace {
+
+struct Tensors {
+  std::size_t tensors = 0, elements = 0, bytes = 0;
+};
+
+struct Summary {
+  explicit Summary(const Model& m) : model(m), counts(operators(m)) {
+    for (NodeId id : m.graph())
+      if (const Node& node = m.graph()[id]; node.op == Opcode::placeholder && node.state.empty())
+        inputs.push_back(&node);
+    // Tied tensors are one piece of memory; it belongs to the first of them.
+    std::set<const void*> storages;
+    for (StateId id : m.state()) {
+      const StateEntry& entry = m.state()[id];
+      Tensors& of = state[static_cast<std::size_t>(entry.kind)];
+      ++of.tensors;
+      const bool tied = entry.tensor.has_storage() &&
+                        !storages.insert(entry.tensor.storage().unsafeGetStorageImpl()).second;
+      if (tied) continue;
+      of.elements += static_cast<std::size_t>(entry.tensor.numel());
+      of.bytes += entry.tensor.nbytes();
+    }
+    if (m.source()) ranges = m.source()->ranges();
+    for (const auto& transformation : registry())
+      findings.emplace_back(transformation.get(), transformation->find(m));
+  }
+
+  const Model& model;
+  Counts counts;
+  std::vector<const Node*> inputs;
+  Tensors state[3];
+  std::map<std::string, Source::Range> ranges;
+  std::vector<std::pair<const Transformation*, Findings>> findings;
+};
+
+constexpr StateKind kKinds[] = {StateKind::parameter, StateKind::buffer, StateKind::constant};
+
+std::string range_text(const Source::Range& range) {
+  if (range.min && range.max) return fmt::format("{} to {}", *range.min, *range.max);
+  if (range.min) return fmt::format("{} or more", *range.min);
+  if (range.max) return fmt::format("{} or less", *range.max);
+  return "any";
+}
+
+std::string type_text(const Node& node) {
+  if (node.type) return print(*node.type);
+  return node.args.empty() ? "not known" : fmt::format("always {}", print(node.args[0], Graph()));
+}
+
+// ---- for people --------------------------------------------------------------------------------
+
+void print_section(const char* title, const Table& table) {
+  if (!table.empty()) fmt::print("\n{}\n{}", heading(title), table.text(2));
+}
+
+void print_model(const Summary& s) {
+  Table inputs({Table::left, Table::left});
+  for (const Node* node : s.inputs) inputs.row({node->name, type_text(*node)});
+  print_section("inputs", inputs);
+
+  Table ranges({Table::left, Table::left});
+  for (const auto& [symbol, range] : s.ranges) ranges.row({symbol, range_text(range)});
+  print_section("dynamic dimensions", ranges);
+
+  Table state({Table::left, Table::right, Table::right, Table::right});
+  for (StateKind kind : kKinds)
+    if (const Tensors& t = s.state[static_cast<std::size_t>(kind)]; t.tensors > 0)
+      state.row({fmt::format("{}s", to_string(kind)), count(t.tensors, "tensor"),
+                 count(t.elements, "element"), human_bytes(t.bytes)});
+  print_section("state", state);
+
+  Table counts({Table::left, Table::right});
+  for (const auto& [name, n] : s.counts) counts.row({name, std::to_string(n)});
+  print_section("operators", counts);
+}
+
+void print_findings(const Summary& s) {
+  Table overview({Table::left, Table::right, Table::right});
+  overview.head({"transformation", "sites", "refused"});
+  Table sites({Table::left, Table::left}), refusals({Table::left, Table::left, Table::left});
+  for (const auto& [transformation, found] : s.findings) {
+    overview.row({transformation->name(), std::to_string(found.sites.size()),
+                  std::to_string(found.refusals.size())});
+    for (const Site& site : found.sites) sites.row({transformation->name(), site.name});
+    for (const Refusal& refusal : found.refusals)
+      refusals.row({transformation->name(), refusal.site.name, refusal.reason});
+  }
+  fmt::print("\n{}", overview.text());
+  print_section("sites", sites);
+  print_section("refused, and why", refusals);
+}
+
+void print_summary(const std::string& path, const Summary& s) {
+  fmt::print("{}\n", heading(fmt::format("{}: {} in {}", path, count(total(s.counts), "operator"),
+                                         count(s.model.graph().size(), "node"))));
+  const std::size_t steps = s.model.history().size();
+  fmt::print("history: {}\n", steps == 0 ? "no steps"
+                                         : fmt::format("{} (`refx log {}` lists them)",
+                                                       count(steps, "step"), shell_word(path)));
+  print_model(s);
+  print_findings(s);
+}
+
+// ---- for programs ------------------------------------------------------------------------------
+
+void write_inputs(Json& json, const Summary& s) {
+  json.key("inputs").array(Json::kLines);
+  for (const Node* node : s.inputs) {
+    json.object().member("name", node->name).key("type");
+    node->type ? json.value(print(*node->type)) : json.null();
+    json.end();
+  }
+  json.end().key("dynamic_dimensions").object(Json::kLines);
+  for (const auto& [symbol, range] : s.ranges) {
+    json.key(symbol).object().key("min");
+    range.min ? json.value(*range.min) : json.null();
+    json.key("max");
+    range.max ? json.value(*range.max) : json.null();
+    json.end();
+  }
+  json.end();
+}
+
+void write_state(Json& json, const Summary& s) {
+  json.key("state").object(Json::kLines);
+  for (StateKind kind : kKinds) {
+    const Tensors& t = s.state[static_cast<std::size_t>(kind)];
+    json.key(fmt::format("{}s", to_string(kind))).object().member("tensors", t.tensors);
+    json.member("elements", t.elements).member("bytes", t.bytes).end();
+  }
+  json.end();
+}
+
+void write_findings(Json& json, const Summary& s) {
+  json.key("sites").array(Json::kLines);
+  for (const auto& [transformation, found] : s.findings)
+    for (const Site& site : found.sites)
+      json.object()
+          .member("transformation", transformation->name())
+          .member("site", site.name)
+          .end();
+  json.end().key("refusals").array(Json::kLines);
+  for (const auto& [transformation, found] : s.findings)
+    for (const Refusal& refusal : found.refusals)
+      json.object()
+          .member("transformation", transformation->name())
+          .member("site", refusal.site.name)
+          .member("reason", refusal.reason)
+          .end();
+  json.end();
+}
+
+void print_json(const InspectOptions& options, const Summary& s) {
+  Json json;
+  json.object(Json::kLines).member("model", options.model);
+  json.member("nodes", s.model.graph().size()).member("steps", s.model.history().size());
+  write_inputs(json, s);
+  write_state(json, s);
+  write(json.key("operators"), s.counts);
+  write_findings(json, s);
+  if (options.graph) json.member("graph", print_brief(s.model));
+  fmt::print("{}", json.end().take());
+}
+
+}  // namespace
+
+int inspect(const InspectOptions& options) {
+  const Model model = load(options.model);
+  if (options.graph && !options.json) {
+    fmt::print("{}", print_brief(model));
+    return kDone;
+  }
+  const Summary summary(model);
+  if (options.json)
+    print_json(options, summary);
+  else
+    print_summary(options.model, summary);
+  return kDone;
+}
+
+}  // namespace refx::cli

@@ -1,0 +1,52 @@
+// refx log: the live steps of a file, oldest first.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "commands.h"
+#include "json.h"
+#include "output.h"
+#include "refx/pt2.h"
+
+namespace refx::cli {
+
+namespace {
+
+// A later step may have erased the node, so its name is looked up in the step.
+std::string_view name_of(const Step& step, NodeId id) {
+  for (const Edit& edit : step.edits)
+    if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->id == id)
+      return change->after ? change->after->name : change->before->name;
+  return {};
+}
+
+void print_json(const Model& model) {
+  Json json;
+  json.array(Json::kLines);
+  for (const Step& step : model.history()) {
+    json.object().member("id", step.id.value).member("transformation", step.transformation);
+    json.member("site", step.site).key("nodes").array();
+    for (NodeId id : step.nodes) json.value(name_of(step, id));
+    json.end().member("parameters", step.parameters).member("bytes", step.bytes()).end();
+  }
+  fmt::print("{}", json.end().take());
+}
+
+}  // namespace
+
+int log(const LogOptions& options) {
+  const Model model = load(options.model);
+  if (options.json) {
+    print_json(model);
+    return kDone;
+  }
+  Table table({Table::right, Table::left, Table::left});
+  for (const Step& step : model.history())
+    table.row({std::to_string(step.id.value), step.transformation, step.site});
+  if (table.empty()) note(fmt::format("{} has no steps", options.model));
+  fmt::print("{}", table.text());
+  return kDone;
+}
+
+}  // namespace refx::cli

@@ -1,0 +1,138 @@
+// refx reverse: takes steps of a file back.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <unordered_map>
+
+#include "commands.h"
+#include "files.h"
+#include "json.h"
+#include "output.h"
+#include "refx/error.h"
+#include "refx/pt2.h"
+#include "refx/reverse.h"
+
+namespace refx::cli {
+
+namespace {
+
+void check_usage(const ReverseOptions& options) {
+  const std::string help = "; see `refx reverse --help`";
+  if (options.all && !options.what.empty())
+    throw Error("--all leaves nothing to choose: drop it, or '" + options.what[0] + "'" + help);
+  if (!options.all && options.what.empty())
+    throw Error("say what to reverse: steps, transformations, site patterns or --all" + help);
+  require_output("reverse", options.model, options.output);
+}
+
+std::vector<StepId> selected(const Model& model, const ReverseOptions& options) {
+  if (options.all) return model.history().ids();
+  std::set<StepId> ids;
+  for (const std::string& what : options.what)
+    for (StepId id : model.history().select(what)) ids.insert(id);
+  return {ids.begin(), ids.end()};
+}
+
+// The tensors of the original where a step changed them; undefined where there was none.
+std::unordered_map<StateId, at::TensorBase> original_tensors(const Model& model) {
+  std::unordered_map<StateId, at::TensorBase> tensors;
+  for (const Step& step : model.history())
+    for (const Edit& edit : step.edits)
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
+        tensors.try_emplace(change->id, change->before ? change->before->tensor : at::TensorBase());
+  return tensors;
+}
+
+// The fate of every step that was live and is not any more.
+struct Report {
+  struct Row {
+    StepId id;
+    std::string transformation, site;
+    const Reversal::Replaced* replaced;  // null: it was to go
+  };
+  std::vector<Row> rows;
+  std::size_t left = 0;
+  bool original = false;  // nothing is left, and no trained value was carried back
+};
+
+std::string fate(const Report::Row& row) {
+  if (!row.replaced) return "reversed";
+  if (row.replaced->reapplied.empty()) return "dropped: it was built on a reversed step";
+  std::vector<std::uint32_t> ids;
+  for (StepId id : row.replaced->reapplied) ids.push_back(id.value);
+  return fmt::format("applied again as {}", fmt::join(ids, ", "));
+}
+
+void print_report(const Report& report, const std::string& output) {
+  Table table({Table::right, Table::left, Table::left, Table::left});
+  for (const Report::Row& row : report.rows)
+    table.row({std::to_string(row.id.value), row.transformation, row.site, fate(row)});
+  fmt::print("{}", table.text());
+  if (report.left > 0)
+    fmt::print("{} left: `refx log {}`\n", count(report.left, "step"), shell_word(output));
+  else if (report.original)
+    fmt::print("no steps left: this is the original file, byte for byte\n");
+  else
+    fmt::print("no steps left: this is the original graph, with what was trained since\n");
+}
+
+void print_json(const Report& report, const std::string& output) {
+  Json json;
+  json.object(Json::kLines).member("output", output).key("steps").array(Json::kLines);
+  for (const Report::Row& row : report.rows) {
+    json.object().member("id", row.id.value).member("transformation", row.transformation);
+    json.member("site", row.site);
+    const bool again = row.replaced && !row.replaced->reapplied.empty();
+    json.member("outcome", !row.replaced ? "reversed" : again ? "reapplied" : "dropped");
+    json.key("reapplied_as").array();
+    if (again)
+      for (StepId id : row.replaced->reapplied) json.value(id.value);
+    json.end().end();
+  }
+  json.end().member("steps_left", report.left).member("is_original", report.original);
+  fmt::print("{}", json.end().take());
+}
+
+}  // namespace
+
+int reverse(const ReverseOptions& options) {
+  check_usage(options);
+  Model model = load(options.model);
+  const std::vector<StepId> steps = selected(model, options);
+  if (steps.empty()) note(fmt::format("{} has no steps to reverse", options.model));
+
+  const auto originals = original_tensors(model);
+  std::map<StepId, Report::Row> labels;
+  for (const Step& step : model.history())
+    labels.emplace(step.id, Report::Row{step.id, step.transformation, step.site, nullptr});
+  const Reversal reversal = refx::reverse(model, steps,
+                                          {.dependents = options.refuse    ? Dependents::refuse
+                                                         : options.cascade ? Dependents::cascade
+                                                                           : Dependents::reapply,
+                                           .discard_changes = options.discard_changes});
+
+  Report report;
+  for (StepId id : reversal.reversed) report.rows.push_back(labels.at(id));
+  for (const Reversal::Replaced& replaced : reversal.replaced) {
+    report.rows.push_back(labels.at(replaced.id));
+    report.rows.back().replaced = &replaced;
+  }
+  report.left = model.history().size();
+  report.original = report.left == 0;
+  for (const auto& [id, tensor] : originals) {
+    const StateEntry* entry = model.state().find(id);
+    const bool same = entry ? entry->tensor.is_same(tensor) : !tensor.defined();
+    report.original = report.original && same;
+  }
+
+  if (!steps.empty() || !same_file(options.model, options.output)) write(model, options.output);
+  if (options.json)
+    print_json(report, options.output);
+  else
+    print_report(report, options.output);
+  return kDone;
+}
+
+}  // namespace refx::cli

@@ -1,0 +1,332 @@
+// The definition of the command line. The only file that includes CLI11.
+
+#include "command_line.h"
+
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "commands.h"
+#include "completion.h"
+#include "output.h"
+#include "refx/error.h"
+#include "text/did_you_mean.h"
+
+namespace refx::cli {
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  refx inspect model.pt2                            what is in it, and what could be done
+  refx apply   model.pt2 merge-linears -o fast.pt2  rewrite it
+  refx log     fast.pt2                             the steps
+  refx verify  fast.pt2                             whether it still computes the same
+  refx reverse fast.pt2 --all -o model.pt2          take them back
+  refx demo                                         all of it on a model made up for it
+
+Exit codes: 0 done; 1 the answer is no; 2 wrong usage or bad input; 3 a fault of refx)";
+
+// The type names of options, from which completion knows what they take. The help shows others.
+constexpr const char* kModel = "MODEL";
+constexpr const char* kTensors = "TENSORS";
+constexpr const char* kTransformation = "TRANSFORMATION";
+constexpr const char* kStep = "STEP";
+
+Takes takes(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return Takes::nothing;
+  const std::string type = option.get_type_name();
+  return type == kModel            ? Takes::model
+         : type == kTensors        ? Takes::tensors
+         : type == kTransformation ? Takes::transformation
+         : type == kStep           ? Takes::step
+                                   : Takes::text;
+}
+
+class CommandLine {
+ public:
+  CommandLine() {
+    app.require_subcommand(0, 1);
+    app.footer(kExamples);
+    app.get_formatter()->column_width(26);
+    app.get_formatter()->label("Positionals", "Arguments");
+    app.get_formatter()->label("SUBCOMMAND", "COMMAND");
+    app.set_version_flag("--version",
+                         fmt::format("refx {} (LibTorch {})", REFX_VERSION, TORCH_VERSION),
+                         "Print the version and exit");
+    app.set_help_flag("-h,--help", "Print this help and exit");
+    define_reading();
+    define_writing();
+    define_running();
+    define_others();
+  }
+
+  CLI::App app{"Reversible rewrites of PyTorch graphs.", "refx"};
+  std::function<int()> command;
+
+ private:
+  void define_reading();
+  void define_writing();
+  void define_running();
+  void define_others();
+
+  // A command with its examples. Each has --quiet, so that a script need not know which need it.
+  CLI::App* add(const char* name, const char* what, const char* examples,
+                std::function<int()> run) {
+    CLI::App* sub = app.add_subcommand(name, what);
+    sub->group("Commands");
+    sub->footer(*examples ? fmt::format("Examples:\n{}", examples) : std::string());
+    sub->callback([this, run = std::move(run)] { command = run; });
+    sub->add_flag_callback(
+        "-q,--quiet", [] { set_quiet(true); }, "No messages but errors");
+    return sub;
+  }
+  void json(CLI::App* sub, bool& to) { sub->add_flag("--json", to, "Print JSON"); }
+  CLI::Option* model(CLI::App* sub, const char* name, std::string& to, const char* what) {
+    return sub->add_option(name, to, what)->type_name(kModel)->option_text(" ");
+  }
+  void output(CLI::App* sub, std::string& to) {
+    sub->add_option("-o,--output", to, "The file to write; it may be MODEL")
+        ->type_name(kModel)
+        ->option_text("OUT");
+  }
+  void inputs(CLI::App* sub, std::string& path, unsigned& seed) {
+    sub->add_option("--inputs", path, "(args, kwargs), or args, or a dict by name, by torch.save")
+        ->type_name(kTensors)
+        ->option_text("FILE");
+    sub->add_option("--seed", seed, "For inputs that are generated, and random operators")
+        ->option_text("N");
+  }
+  void threads(CLI::App* sub, int& to, const char* what) {
+    sub->add_option("--threads", to, what)->option_text("N")->check(CLI::Range(0, 1024));
+  }
+  static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
+                               const char* what) {
+    return sub->add_option(name, to, what)->option_text("PATTERN")->allow_extra_args(false);
+  }
+  std::vector<CommandInfo> commands() const;
+
+  ListOptions list_options;
+  InspectOptions inspect_options;
+  ApplyOptions apply_options;
+  LogOptions log_options;
+  ReverseOptions reverse_options;
+  DiffOptions diff_options;
+  ForgetOptions forget_options;
+  RunOptions run_options;
+  VerifyOptions verify_options;
+  std::string shell;
+};
+
+void CommandLine::define_reading() {
+  auto* sub = add("list", "List the transformations",
+                  "  refx list\n"
+                  "  refx list --json",
+                  [this] { return list(list_options); });
+  json(sub, list_options.json);
+
+  sub = add("inspect", "Show what is in a model and what could be done to it",
+            "  refx inspect model.pt2            operators, tensors, sites, refusals\n"
+            "  refx inspect model.pt2 --graph    the graph as text\n"
+            "  refx inspect model.pt2 --json",
+            [this] { return inspect(inspect_options); });
+  model(sub, "MODEL", inspect_options.model, "A .pt2 file")->required();
+  sub->add_flag("--graph", inspect_options.graph, "Print the text form of the model instead");
+  json(sub, inspect_options.json);
+
+  sub = add("log", "List the steps of a model, oldest first",
+            "  refx log fast.pt2           id, transformation, site\n"
+            "  refx log fast.pt2 --json    with nodes, parameters and bytes kept for undo",
+            [this] { return log(log_options); });
+  model(sub, "MODEL", log_options.model, "A .pt2 file")->required();
+  json(sub, log_options.json);
+
+  sub = add("diff", "Show how two models differ, or a model and its original",
+            "  refx diff fast.pt2              against its own original\n"
+            "  refx diff model.pt2 fast.pt2\n"
+            "  refx diff a.pt2 b.pt2 && echo equal",
+            [this] { return diff(diff_options); });
+  model(sub, "A", diff_options.model, "A .pt2 file")->required();
+  model(sub, "B", diff_options.other, "Another one; without it, A's original is shown against A");
+  json(sub, diff_options.json);
+}
+
+void CommandLine::define_writing() {
+  auto* sub = add("apply", "Apply transformations and write the result",
+                  "  refx apply model.pt2 merge-linears -o fast.pt2\n"
+                  "  refx apply model.pt2 all --except 'head.*' -o fast.pt2\n"
+                  "  refx apply model.pt2 fuse-bias-in-linear --site 'encoder.0.*' --dry-run",
+                  [this] { return apply(apply_options); });
+  model(sub, "MODEL", apply_options.model, "A .pt2 file")->required();
+  sub->add_option("TRANSFORMATION", apply_options.transformations,
+                  "Names from `refx list`, applied in this order; or `all`")
+      ->type_name(kTransformation)
+      ->option_text(" ")
+      ->required();
+  output(sub, apply_options.output);
+  patterns(sub, "--site", apply_options.only, "Only where the site matches (* and ?); repeatable");
+  patterns(sub, "--except", apply_options.except, "Not where the site matches; repeatable");
+  sub->add_flag("--dry-run", apply_options.dry_run, "Say what would be done; write nothing");
+  json(sub, apply_options.json);
+
+  sub =
+      add("reverse", "Take steps back and write the result",
+          "  refx reverse fast.pt2 3 -o fast.pt2               a step, as `refx log` numbers them\n"
+          "  refx reverse fast.pt2 merge-linears 'head.*' -o x.pt2\n"
+          "  refx reverse fast.pt2 --all -o model.pt2          the original file",
+          [this] { return reverse(reverse_options); });
+  model(sub, "MODEL", reverse_options.model, "A .pt2 file")->required();
+  sub->add_option("WHAT", reverse_options.what,
+                  "Step ids, transformations, site patterns (* and ?)")
+      ->type_name(kStep)
+      ->option_text(" ");
+  output(sub, reverse_options.output);
+  sub->add_flag("--all", reverse_options.all, "All steps");
+  auto* refuse =
+      sub->add_flag("--refuse", reverse_options.refuse, "Stop if later steps were built on these")
+          ->option_text(" ");
+  sub->add_flag("--cascade", reverse_options.cascade,
+                "Reverse those too (else they are applied again where they still match)")
+      ->option_text(" ")
+      ->excludes(refuse);
+  sub->add_flag("--discard-changes", reverse_options.discard_changes,
+                "Drop what was trained into rewritten tensors since");
+  json(sub, reverse_options.json);
+
+  sub = add("forget", "Drop the history and the originals that it keeps",
+            "  refx forget fast.pt2 -o slim.pt2", [this] { return forget(forget_options); });
+  model(sub, "MODEL", forget_options.model, "A .pt2 file")->required();
+  output(sub, forget_options.output);
+  json(sub, forget_options.json);
+}
+
+void CommandLine::define_running() {
+  auto* sub = add("run", "Run a model and show what comes out",
+                  "  refx run model.pt2                        on the sample inputs in the file\n"
+                  "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
+                  [this] { return run(run_options); });
+  model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
+  inputs(sub, run_options.inputs, run_options.seed);
+  threads(sub, run_options.threads, "Threads to run on; 0: as many as there are cores");
+  sub->add_option("-o,--output", run_options.output, "Write the outputs, for torch.load")
+      ->type_name(kTensors)
+      ->option_text("OUT");
+  json(sub, run_options.json);
+
+  sub = add("verify", "Compare what a model computes with what its original did",
+            "  refx verify fast.pt2\n"
+            "  refx verify fast.pt2 --per-step           the error of each step by itself\n"
+            "  refx verify fast.pt2 --against model.pt2 --inputs x.pt",
+            [this] { return verify(verify_options); });
+  model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
+  model(sub, "--against", verify_options.against, "Compare with this file, not with its original")
+      ->option_text("OTHER");
+  inputs(sub, verify_options.inputs, verify_options.seed);
+  sub->add_option("--tolerance", verify_options.tolerance,
+                  "The largest relative error; without it, a bound from the original's own")
+      ->option_text("X")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_flag("--per-step", verify_options.per_step, "Measure every step by itself, too");
+  threads(sub, verify_options.threads, "Threads to run on (1): they change the bits of results");
+  json(sub, verify_options.json);
+}
+
+void CommandLine::define_others() {
+  add("demo", "Rewrite a small model, and take it back step by step", "  refx demo", demo);
+  auto* sub = add("completion", "Print a completion script for a shell",
+                  "  source <(refx completion bash)\n"
+                  "  refx completion zsh > ~/.zfunc/_refx\n"
+                  "  refx completion fish > ~/.config/fish/completions/refx.fish",
+                  [this] {
+                    fmt::print("{}", completion_script(shell, commands()));
+                    return int{kDone};
+                  });
+  sub->add_option("SHELL", shell, "bash, zsh or fish")->option_text(" ")->required();
+}
+
+std::vector<CommandInfo> CommandLine::commands() const {
+  std::vector<CommandInfo> all;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    CommandInfo info{sub->get_name(), sub->get_description(), {}, {}};
+    for (const CLI::Option* option : sub->get_options()) {
+      if (option->get_positional()) {
+        info.arguments.push_back(takes(*option));
+        if (option->get_name() == "SHELL") info.words = {"bash", "zsh", "fish"};
+        continue;
+      }
+      OptionInfo o{{}, option->get_description(), takes(*option)};
+      for (const std::string& name : option->get_snames()) o.names.push_back("-" + name);
+      for (const std::string& name : option->get_lnames()) o.names.push_back("--" + name);
+      info.options.push_back(std::move(o));
+    }
+    all.push_back(std::move(info));
+  }
+  return all;
+}
+
+// ---- wrong usage -------------------------------------------------------------------------------
+
+const CLI::App& chosen(const CLI::App& app) {
+  const auto subcommands = app.get_subcommands();
+  return subcommands.empty() ? app : *subcommands.front();
+}
+
+std::string see_help(const CLI::App& app) {
+  const CLI::App& at = chosen(app);
+  return fmt::format("; see `{} --help`", &at == &app ? "refx" : "refx " + at.get_name());
+}
+
+// What the user typed that nothing takes, and the nearest thing that is there.
+std::string unexpected(const CLI::App& app, const std::string& word) {
+  const CLI::App& at = chosen(app);
+  const bool option = word.starts_with('-'), no_command = &at == &app;
+  std::vector<std::string> known;
+  if (option) {
+    for (const CLI::Option* o : at.get_options())
+      for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  } else if (no_command) {
+    for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(sub->get_name());
+  }
+  const std::string what = option       ? fmt::format("unknown option '{}'", word)
+                           : no_command ? fmt::format("unknown command '{}'", word)
+                                        : fmt::format("'{}' takes no '{}'", at.get_name(), word);
+  const std::string nearest = did_you_mean(word, known);
+  return what + (nearest.empty() ? see_help(app) : nearest);
+}
+
+// CLI11 reports a missing argument before a word that nothing takes, which is the likelier slip.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  for (const std::string& word : app.remaining(true))
+    if (word.starts_with('-') && word != "--") return unexpected(app, word);
+  const std::string what = error.what(), required = " is required";
+  if (what.ends_with(required))
+    return fmt::format("'{}' needs {}{}", chosen(app).get_name(),
+                       what.substr(0, what.size() - required.size()), see_help(app));
+  if (what.ends_with(" missing") && what.find(": ") != what.npos)
+    return fmt::format("{} needs a value{}", what.substr(0, what.find(": ")), see_help(app));
+  return what + see_help(app);
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  CommandLine line;
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return line.app.exit(help_or_version);
+  } catch (const CLI::ExtrasError&) {
+    throw Error(unexpected(line.app, line.app.remaining(true).front()));
+  } catch (const CLI::ParseError& error) {
+    throw Error(complaint(line.app, error));
+  }
+  if (!line.command) {
+    fmt::print(stderr, "{}", line.app.help());
+    return kUsage;
+  }
+  return line.command();
+}
+
+}  // namespace refx::cli

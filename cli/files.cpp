@@ -1,0 +1,33 @@
+#include "files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "output.h"
+#include "refx/error.h"
+#include "refx/pt2.h"
+
+namespace refx::cli {
+
+void require_output(const char* command, const std::string& model, const std::string& output) {
+  if (output.empty())
+    throw Error(
+        fmt::format("'{}' writes a file: say which with -o OUT.pt2 (-o {} replaces the model)",
+                    command, shell_word(model)));
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code unknown;
+  return std::filesystem::equivalent(a, b, unknown) && !unknown;
+}
+
+void write(const Model& model, const std::string& path) {
+  save(model, path);
+  std::error_code unknown;
+  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+  note(unknown ? fmt::format("wrote {}", path)
+               : fmt::format("wrote {} ({})", path, human_bytes(size)));
+}
+
+}  // namespace refx::cli

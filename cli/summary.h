@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "json.h"
+#include "output.h"
+#include "refx/model.h"
+
+namespace refx::cli {
+
+// How often each operator, module type and method is called.
+using Counts = std::map<std::string, std::size_t>;
+Counts operators(const Model& model);
+std::size_t total(const Counts& counts);
+Json& write(Json& json, const Counts& counts);
+
+// "aten.div.Tensor  1 -> 0" for every count that changed, and for their sum.
+Table changes(const Counts& before, const Counts& after);
+
+}  // namespace refx::cli

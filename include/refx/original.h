@@ -1,0 +1,11 @@
+#pragma once
+
+#include "refx/model.h"
+
+namespace refx {
+
+// The model as it was before its first step; what was trained into rewritten tensors since is not
+// in it. A copy: the model stays as it is, and tensors that no step touched are shared.
+Model original_of(const Model& model);
+
+}  // namespace refx

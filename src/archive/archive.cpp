@@ -1,0 +1,193 @@
+#include "archive/archive.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <unordered_map>
+
+#include "archive/checksum.h"
+#include "archive/directory.h"
+#include "archive/mapping.h"
+#include "ir/content.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+constexpr std::uint64_t kReadableAfterData = 64;
+constexpr std::size_t kCopies = 2;
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+struct Archive::Impl {
+  int descriptor = -1;
+  std::unique_ptr<Mapping> file;
+  std::unordered_map<std::string_view, std::size_t> index;  // names are those of records_
+  std::unique_ptr<std::atomic<bool>[]> checked;
+
+  std::mutex mutex;  // for what follows
+  std::array<std::unique_ptr<Mapping>, kCopies> copies;
+  std::array<std::unordered_map<std::size_t, std::weak_ptr<Content>>, kCopies> contents;
+
+  ~Impl() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
+// A record's bytes in a private mapping of the file, or, where they lie too crooked in it for a
+// tensor, in memory of their own.
+class Archive::MappedRecord : public Content {
+ public:
+  static constexpr std::uint64_t kAlignment = 16;
+
+  MappedRecord(std::shared_ptr<const Archive> archive, std::size_t index, char* bytes)
+      : archive_(std::move(archive)), index_(index), bytes_(bytes) {
+    if (record().offset % kAlignment != 0) own_ = std::make_unique<Mapping>(record().size);
+  }
+
+  void* data() const override { return own_ ? own_->data() : bytes_; }
+  std::size_t size() const override { return record().size; }
+
+ protected:
+  void provide() override {
+    archive_->check(index_, bytes_);
+    if (own_) std::memcpy(own_->data(), bytes_, record().size);
+  }
+
+ private:
+  const Record& record() const { return archive_->records_[index_]; }
+
+  std::shared_ptr<const Archive> archive_;
+  std::size_t index_;
+  char* bytes_;
+  std::unique_ptr<Mapping> own_;
+};
+
+Archive::Archive() : impl_(std::make_unique<Impl>()) {}
+Archive::~Archive() = default;
+
+std::shared_ptr<const Archive> Archive::open(const std::string& path) {
+  const std::shared_ptr<Archive> archive(new Archive());
+  archive->path_ = path;
+  Impl& impl = *archive->impl_;
+
+  // Without O_NONBLOCK, opening a named pipe would wait for someone to write to it.
+  impl.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status;
+  if (impl.descriptor < 0 || fstat(impl.descriptor, &status) != 0)
+    throw Error(fmt::format("{}: cannot be opened ({})", path, error_text(errno)));
+  if (!S_ISREG(status.st_mode))
+    throw Error(
+        fmt::format("{}: not a zip archive ({})", path,
+                    S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file"));
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  impl.file = std::make_unique<Mapping>(path, impl.descriptor, size, Mapping::Use::kRead);
+
+  const auto entries = read_directory(path, std::string_view(impl.file->data(), size));
+  if (entries.empty())
+    throw Error(path + ": the zip archive holds no records; was it written by torch.export.save?");
+
+  const std::string_view first = entries.front().name;
+  const std::string_view folder = first.substr(0, first.find('/') + 1);
+  if (folder.empty())
+    throw Error(fmt::format("{}: record '{}' is in no folder; was it written by torch.export.save?",
+                            path, first));
+  archive->root_ = folder.substr(0, folder.size() - 1);
+  archive->records_.reserve(entries.size());
+  impl.index.reserve(entries.size());
+  impl.checked = std::make_unique<std::atomic<bool>[]>(entries.size());
+  for (const DirectoryEntry& entry : entries) {
+    if (!entry.name.starts_with(folder))
+      throw Error(
+          fmt::format("{}: record '{}' is not in folder '{}' like the others; was it written by "
+                      "torch.export.save?",
+                      path, entry.name, archive->root_));
+    REFX_CHECK(size - entry.data - entry.size >= kReadableAfterData, "a directory this short");
+    archive->records_.push_back(
+        {std::string(entry.name.substr(folder.size())), entry.data, entry.size, entry.crc});
+    const Record& record = archive->records_.back();
+    if (!impl.index.emplace(record.name, archive->records_.size() - 1).second)
+      throw Error(fmt::format("{}: record '{}' is there twice; get a fresh copy of the file", path,
+                              record.name));
+  }
+  return archive;
+}
+
+const Record* Archive::find(std::string_view name) const {
+  const auto found = impl_->index.find(name);
+  return found == impl_->index.end() ? nullptr : &records_[found->second];
+}
+
+const Record& Archive::at(std::string_view name) const {
+  if (const Record* record = find(name)) return *record;
+  throw Error(
+      fmt::format("{}: has no record '{}'; was it written by torch.export.save?", path_, name));
+}
+
+std::size_t Archive::index_of(const Record& record) const {
+  const auto found = impl_->index.find(record.name);
+  REFX_CHECK(found != impl_->index.end() && records_[found->second].offset == record.offset,
+             fmt::format("record '{}' is not one of {}", record.name, path_));
+  return found->second;
+}
+
+void Archive::check(std::size_t index, const char* bytes) const {
+  std::atomic<bool>& checked = impl_->checked[index];
+  if (checked.load(std::memory_order_acquire)) return;
+  const Record& record = records_[index];
+  const std::uint32_t crc = crc32(0, bytes, record.size);
+  if (crc != record.crc) fail_damaged(path_, record, crc);
+  checked.store(true, std::memory_order_release);
+}
+
+std::string_view Archive::read(const Record& record) const {
+  const std::size_t index = index_of(record);
+  const std::string_view bytes(impl_->file->data() + records_[index].offset, records_[index].size);
+  check(index, bytes.data());
+  return bytes;
+}
+
+std::shared_ptr<Content> Archive::map(const Record& record, int copy) const {
+  REFX_CHECK(copy >= 0 && static_cast<std::size_t>(copy) < kCopies, "an archive has two copies");
+  const std::size_t index = index_of(record);
+  const std::lock_guard lock(impl_->mutex);
+  std::weak_ptr<Content>& known = impl_->contents[copy][index];
+  if (auto content = known.lock()) return content;
+  std::unique_ptr<Mapping>& mapping = impl_->copies[copy];
+  if (!mapping)
+    mapping = std::make_unique<Mapping>(path_, impl_->descriptor, impl_->file->size(),
+                                        Mapping::Use::kPrivateWrite);
+  auto content = std::make_shared<MappedRecord>(shared_from_this(), index,
+                                                mapping->data() + records_[index].offset);
+  known = content;
+  return content;
+}
+
+std::string Archive::skeleton() const {
+  std::string out;
+  std::uint64_t position = 0;
+  const auto up_to = [&](std::uint64_t end) {
+    out.append(impl_->file->data() + position, end - position);
+  };
+  for (const Record& record : records_) {
+    up_to(record.offset);
+    position = record.offset + record.size;
+  }
+  up_to(impl_->file->size());
+  return out;
+}
+
+int Archive::descriptor() const { return impl_->descriptor; }
+
+}  // namespace refx

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace refx {
+
+struct DirectoryEntry {
+  std::string_view name;  // with the root folder
+  std::uint64_t header = 0;
+  std::uint64_t data = 0;
+  std::uint64_t size = 0;
+  std::uint32_t crc = 0;
+};
+
+// What a zip's directory says, checked against the header before each entry's data: plain names,
+// nothing compressed or encrypted, every entry inside the file, none over another or the directory.
+// In the order of their data. Throws Error that begins with `path`. Takes time and memory in
+// proportion to the directory that is there, not to what it claims.
+std::vector<DirectoryEntry> read_directory(const std::string& path, std::string_view file);
+
+}  // namespace refx

@@ -1,0 +1,92 @@
+#include "archive/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "archive/checksum.h"
+#include "archive/writer.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+constexpr std::size_t kBuffer = 1 << 18;
+
+}  // namespace
+
+Output::Output(const std::string& path)
+    : file_(path), buffer_(std::make_unique_for_overwrite<char[]>(kBuffer)) {}
+
+void Output::flush() {
+  file_.write(std::string_view(buffer_.get(), used_));
+  used_ = 0;
+}
+
+void Output::write(std::string_view bytes) {
+  position_ += bytes.size();
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), kBuffer - used_);
+    std::memcpy(buffer_.get() + used_, bytes.data(), size);
+    used_ += size;
+    bytes.remove_prefix(size);
+    if (used_ == kBuffer) flush();
+  }
+}
+
+std::uint32_t Output::write(const Blob& blob) {
+  REFX_CHECK((blob.archive == nullptr) == (blob.record == nullptr), "a record without its archive");
+  return blob.record ? write_record(blob) : write_memory(blob.memory);
+}
+
+// In parts that stay in the cache between the checksum and the kernel's copy.
+std::uint32_t Output::write_memory(std::string_view bytes) {
+  std::uint32_t crc = 0;
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), kBuffer - used_);
+    crc = crc32(crc, bytes.data(), size);
+    if (size == kBuffer) {
+      file_.write(bytes.substr(0, size));
+      position_ += size;
+    } else {
+      write(bytes.substr(0, size));
+    }
+    bytes.remove_prefix(size);
+  }
+  return crc;
+}
+
+std::uint32_t Output::write_record(const Blob& blob) {
+  const Record& record = *blob.record;
+  std::uint32_t crc = 0;
+  for (std::uint64_t done = 0; done < record.size;) {
+    const std::size_t wanted = std::min<std::uint64_t>(record.size - done, kBuffer - used_);
+    char* part = buffer_.get() + used_;
+    const ssize_t size =
+        pread(blob.archive->descriptor(), part, wanted, static_cast<off_t>(record.offset + done));
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0)
+      throw Error(fmt::format(
+          "{}: record '{}' cannot be read ({})", blob.archive->path(), record.name,
+          size == 0 ? "the file became shorter" : std::generic_category().message(errno)));
+    crc = crc32(crc, part, static_cast<std::size_t>(size));
+    used_ += static_cast<std::size_t>(size);
+    position_ += static_cast<std::size_t>(size);
+    done += static_cast<std::uint64_t>(size);
+    if (used_ == kBuffer) flush();
+  }
+  if (crc != record.crc) fail_damaged(blob.archive->path(), record, crc);
+  return crc;
+}
+
+void Output::commit() {
+  flush();
+  file_.commit();
+}
+
+}  // namespace refx

@@ -1,0 +1,180 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "io/size_expression.h"
+#include "ops/names.h"
+#include "ops/param.h"
+#include "refx/error.h"
+#include "refx/inputs.h"
+#include "refx/source.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+using Sizes = std::map<std::string, std::int64_t>;
+
+constexpr std::int64_t kUnknownSize = 3;    // where a symbol has no hint
+constexpr std::int64_t kSmallIntegers = 2;  // 0 and 1: masks, types, flags
+
+std::vector<NodeId> user_placeholders(const Model& model) {
+  std::vector<NodeId> all;
+  for (NodeId id : model.graph()) {
+    const Node& node = model.graph()[id];
+    if (node.op == Opcode::placeholder && node.state.empty()) all.push_back(id);
+  }
+  return all;
+}
+
+// ---- sizes -------------------------------------------------------------------------------------
+
+struct Bounds {
+  std::int64_t min, max;
+};
+
+Bounds bounds_of(const Model& model, const std::string& symbol) {
+  Bounds bounds{0, std::numeric_limits<std::int64_t>::max()};
+  if (!model.source()) return bounds;
+  const auto it = model.source()->ranges().find(symbol);
+  if (it == model.source()->ranges().end()) return bounds;
+  bounds.min = std::max<std::int64_t>(0, it->second.min.value_or(0));
+  bounds.max = std::max(bounds.min, it->second.max.value_or(bounds.max));
+  return bounds;
+}
+
+// The hint; a short one; a long one; then longer ones.
+std::int64_t choose(std::int64_t hint, Bounds bounds, int variation) {
+  const auto clamp = [&](std::int64_t size) { return std::clamp(size, bounds.min, bounds.max); };
+  if (hint < 0) hint = kUnknownSize;
+  if (variation == 0) return clamp(hint);
+  if (variation == 1) return clamp(hint > 2 ? hint - std::max<std::int64_t>(1, hint / 3) : hint + 2);
+  return clamp(hint + variation + hint / 2);
+}
+
+// A value for every symbol that is the size of some input, the same wherever it stands.
+Sizes symbol_sizes(const Model& model, int variation) {
+  Sizes sizes;
+  for (NodeId id : user_placeholders(model)) {
+    const TypePtr& type = model.graph()[id].type;
+    if (!type) continue;
+    for (const Dim& dim : type->sizes)
+      if (!dim.known() && is_symbol(dim.expr) && !sizes.count(dim.expr))
+        sizes[dim.expr] = choose(dim.value, bounds_of(model, dim.expr), variation);
+  }
+  return sizes;
+}
+
+std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& symbols) {
+  std::vector<std::int64_t> sizes;
+  for (const Dim& dim : dims) {
+    std::int64_t size = dim.value;
+    if (!dim.known())
+      if (const auto value = evaluate_size(dim.expr, symbols)) size = *value;
+    sizes.push_back(size < 0 ? kUnknownSize : size);
+  }
+  return sizes;
+}
+
+// ---- indices -----------------------------------------------------------------------------------
+
+// Operators whose result holds the same integers as their first argument.
+bool passes_on(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kNames = {
+      "view",  "reshape", "to",     "_to_copy",   "clone", "contiguous",
+      "slice", "expand",  "detach", "unsqueeze", "flatten", "long"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+// The rows of the table in which this node looks its `index` up; none if it does not.
+std::optional<std::int64_t> table_rows(const Model& model, const Node& node, NodeId index) {
+  const auto is_index = [&](const Arg* arg) {
+    return arg && arg->get<NodeId>() && *arg->get<NodeId>() == index;
+  };
+  if (node.op == Opcode::call_module) {
+    const ModuleId id = model.modules().find(node.target);
+    const StateId weight = model.state().find(node.target + ".weight");
+    if (!id || !weight || model.modules()[id].type.find("Embedding") == std::string::npos)
+      return std::nullopt;
+    return model.state().tensor(weight).size(0);
+  }
+  const std::string_view name = operator_name(model, node);
+  if (name != "embedding" && name != "embedding_bag") return std::nullopt;
+  // aten takes the table first, torch.nn.functional the indices.
+  const bool functional = node.target.starts_with("torch.nn.functional.");
+  const auto table = param_of(model, argument(node, functional ? 1 : 0, "weight"));
+  if (!table || !is_index(argument(node, functional ? 0 : 1, functional ? "input" : "indices")))
+    return std::nullopt;
+  return model.state().tensor(table->state).size(0);
+}
+
+void smallest_table(const Model& model, NodeId index, int depth, std::optional<std::int64_t>& rows) {
+  if (depth == 8) return;
+  for (NodeId id : model.graph().users(index)) {
+    const Node& user = model.graph()[id];
+    if (const auto here = table_rows(model, user, index)) rows = std::min(rows.value_or(*here), *here);
+    const Arg* first = argument(user, 0, "self");
+    const bool is_first = first && first->get<NodeId>() && *first->get<NodeId>() == index;
+    if (is_first && user.op != Opcode::output && passes_on(operator_name(model, user)))
+      smallest_table(model, id, depth + 1, rows);
+  }
+}
+
+// ---- values ------------------------------------------------------------------------------------
+
+at::Tensor random_values(const Model& model, NodeId id, const std::vector<std::int64_t>& sizes,
+                         at::Generator& generator) {
+  const c10::ScalarType dtype = model.graph()[id].type->dtype;
+  if (at::isComplexType(dtype)) return at::randn(sizes, generator, at::kComplexDouble).to(dtype);
+  if (at::isFloatingType(dtype)) return at::randn(sizes, generator, at::kDouble).to(dtype);
+  std::optional<std::int64_t> rows;
+  if (dtype != at::kBool) smallest_table(model, id, 0, rows);
+  const std::int64_t limit = std::max<std::int64_t>(1, rows.value_or(kSmallIntegers));
+  return at::randint(0, limit, sizes, generator, at::kLong).to(dtype);
+}
+
+IValue generated(const Model& model, NodeId id, const Sizes& symbols, at::Generator& generator) {
+  const Node& node = model.graph()[id];
+  if (!node.type) {
+    if (model.graph().num_users(id) == 0) return {};
+    throw Error(fmt::format("input '{}' has no known type, so none can be generated: give inputs",
+                            node.name));
+  }
+  const TensorType& type = *node.type;
+  try {
+    const auto sizes = concrete(type.sizes, symbols);
+    at::Tensor tensor = random_values(model, id, sizes, generator);
+    const bool fixed = std::all_of(type.sizes.begin(), type.sizes.end(),
+                                   [](const Dim& dim) { return dim.known(); });
+    if (fixed && !type.strides.empty()) {
+      const auto strides = concrete(type.strides, symbols);
+      tensor = at::empty_strided(sizes, strides, tensor.options()).copy_(tensor);
+    }
+    return tensor.to(type.device);
+  } catch (const c10::Error& error) {
+    throw Error(fmt::format("input '{}' cannot be generated: {}", node.name,
+                            error.what_without_backtrace()));
+  }
+}
+
+}  // namespace
+
+std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int variation) {
+  at::Generator generator = at::detail::createCPUGenerator(seed + static_cast<std::uint64_t>(variation));
+  const Sizes symbols = symbol_sizes(model, variation);
+  std::vector<IValue> inputs;
+  for (NodeId id : user_placeholders(model))
+    inputs.push_back(generated(model, id, symbols, generator));
+  return inputs;
+}
+
+bool has_symbolic_inputs(const Model& model) { return !symbol_sizes(model, 0).empty(); }
+
+}  // namespace refx

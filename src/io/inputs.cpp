@@ -1,0 +1,385 @@
+#include "refx/inputs.h"
+
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "io/treespec.h"
+#include "refx/error.h"
+#include "refx/source.h"
+#include "refx/text.h"
+#include "text/did_you_mean.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+using Values = std::vector<IValue>;
+
+std::vector<NodeId> user_placeholders(const Model& model) {
+  std::vector<NodeId> all;
+  for (NodeId id : model.graph()) {
+    const Node& node = model.graph()[id];
+    if (node.op == Opcode::placeholder && node.state.empty()) all.push_back(id);
+  }
+  return all;
+}
+
+bool is_sequence(const IValue& value) { return value.isTuple() || value.isList(); }
+Values items_of(const IValue& value) {
+  return value.isTuple() ? value.toTupleRef().elements().vec() : value.toListRef().vec();
+}
+
+std::string kind_name(const IValue& value) {
+  if (value.isNone()) return "None";
+  if (value.isTensor()) return "a tensor";
+  if (value.isBool()) return "a bool";
+  if (value.isInt()) return "an int";
+  if (value.isDouble()) return "a float";
+  if (value.isString()) return "a string";
+  if (value.isTuple()) return fmt::format("a tuple of {}", value.toTupleRef().size());
+  if (value.isList()) return fmt::format("a list of {}", value.toListRef().size());
+  if (value.isGenericDict()) return fmt::format("a dict of {}", value.toGenericDict().size());
+  return value.tagKind();
+}
+
+IValue key_value(const TreeSpec::Key& key) {
+  return key.is_number ? IValue(key.number) : IValue(key.text);
+}
+std::string quoted(const TreeSpec::Key& key) {
+  return key.is_number ? key.text : "'" + key.text + "'";
+}
+
+// One argument of the model's forward, as Python sees it.
+struct Parameter {
+  std::string name;
+  TreeSpec spec;
+  std::size_t first = 0;  // of its leaves among the placeholders
+};
+
+// What all the names start with, without a trailing number: "cache_0_key", "cache_0_value" -> cache.
+std::string common_name(const std::vector<std::string>& names) {
+  if (names.empty()) return "";
+  std::string common = names[0];
+  for (const std::string& name : names) {
+    const auto end = std::mismatch(common.begin(), common.end(), name.begin(), name.end()).first;
+    common.erase(end, common.end());
+  }
+  if (names.size() > 1 || common.empty()) common = common.substr(0, common.rfind('_'));
+  while (!common.empty() && (std::isdigit(static_cast<unsigned char>(common.back())) ||
+                             common.back() == '_'))
+    common.pop_back();
+  return common;
+}
+
+class Signature {
+ public:
+  explicit Signature(const Model& model) : model_(model), placeholders_(user_placeholders(model)) {
+    const Source* source = model.source().get();
+    if (source && !source->input_spec().empty())
+      take_spec(parse_treespec(source->input_spec()));
+    else
+      for (NodeId id : placeholders_) add(model.graph()[id].name, TreeSpec{});
+  }
+
+  Values flatten(const IValue& inputs) const {
+    std::string first_complaint;
+    for (const Call& call : readings(inputs)) {
+      try {
+        return bind(call);
+      } catch (const Error& error) {
+        if (first_complaint.empty()) first_complaint = error.what();
+      }
+    }
+    throw Error(first_complaint);
+  }
+
+ private:
+  struct Call {
+    Values args;
+    std::vector<std::pair<std::string, IValue>> kwargs;
+  };
+
+  void add(std::string name, TreeSpec spec) {
+    const std::size_t leaves = spec.num_leaves();
+    parameters_.push_back({std::move(name), std::move(spec), leaves_});
+    leaves_ += leaves;
+  }
+
+  void take_spec(const TreeSpec& root) {
+    const bool pair = root.children.size() == 2 && root.children[0].kind == TreeSpec::Kind::tuple &&
+                      root.children[1].kind == TreeSpec::Kind::dict;
+    if (!pair) throw Error("the description of the inputs is damaged: it is not (args, kwargs)");
+    if (root.num_leaves() != placeholders_.size())
+      throw Error(fmt::format("the file describes {} inputs, but its graph takes {}",
+                              root.num_leaves(), placeholders_.size()));
+    for (const TreeSpec& arg : root.children[0].children) add(positional_name(arg), arg);
+    for (std::size_t i = 0; i < root.children[1].children.size(); ++i)
+      add(root.children[1].keys[i].text, root.children[1].children[i]);
+  }
+
+  std::string positional_name(const TreeSpec& spec) const {
+    if (spec.kind == TreeSpec::Kind::leaf) return leaf_name(leaves_);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < spec.num_leaves(); ++i) names.push_back(leaf_name(leaves_ + i));
+    std::string name = common_name(names);
+    return name.empty() ? fmt::format("args[{}]", parameters_.size()) : name;
+  }
+
+  std::string leaf_name(std::size_t i) const { return model_.graph()[placeholders_[i]].name; }
+
+  std::string takes() const {
+    std::vector<std::string> names;
+    for (const Parameter& p : parameters_) names.push_back(p.name);
+    return fmt::format("the model takes ({})", fmt::join(names, ", "));
+  }
+
+  // What the value may stand for, the likeliest first.
+  std::vector<Call> readings(const IValue& inputs) const {
+    std::vector<Call> calls;
+    if (is_sequence(inputs)) {
+      const Values items = items_of(inputs);
+      if (items.size() == 2 && is_sequence(items[0]) && items[1].isGenericDict())
+        calls.push_back({items_of(items[0]), by_name(items[1])});
+      calls.push_back({items, {}});
+    } else if (inputs.isGenericDict()) {
+      calls.push_back({{}, by_name(inputs)});
+    }
+    if (parameters_.size() == 1) calls.push_back({{inputs}, {}});
+    if (calls.empty()) calls.push_back({{inputs}, {}});
+    return calls;
+  }
+
+  static std::vector<std::pair<std::string, IValue>> by_name(const IValue& dict) {
+    std::vector<std::pair<std::string, IValue>> named;
+    for (const auto& item : dict.toGenericDict())
+      named.emplace_back(item.key().isString() ? item.key().toStringRef() : "?", item.value());
+    return named;
+  }
+
+  Values bind(const Call& call) const {
+    if (call.args.size() > parameters_.size())
+      throw Error(fmt::format("{} inputs are given, but {}", call.args.size(), takes()));
+    Values flat(placeholders_.size());
+    std::vector<bool> given(placeholders_.size(), false);
+    for (std::size_t i = 0; i < call.args.size(); ++i) place(parameters_[i], call.args[i], flat, given);
+    for (const auto& [name, value] : call.kwargs) place_named(name, value, flat, given);
+    for (const Parameter& p : parameters_)
+      for (std::size_t i = p.first; i < p.first + p.spec.num_leaves(); ++i)
+        if (!given[i] && !is_optional(i))
+          throw Error(fmt::format("input '{}' is missing: {}",
+                                  given_in_part(p, given) ? leaf_name(i) : p.name, takes()));
+    return flat;
+  }
+
+  // An input that the graph does not read was a constant of the call that was exported.
+  bool is_optional(std::size_t leaf) const {
+    const NodeId id = placeholders_[leaf];
+    return !model_.graph()[id].type && model_.graph().num_users(id) == 0;
+  }
+
+  static bool given_in_part(const Parameter& p, const std::vector<bool>& given) {
+    const auto first = given.begin() + static_cast<std::ptrdiff_t>(p.first);
+    return std::find(first, first + static_cast<std::ptrdiff_t>(p.spec.num_leaves()), true) !=
+           first + static_cast<std::ptrdiff_t>(p.spec.num_leaves());
+  }
+
+  void place_named(const std::string& name, const IValue& value, Values& flat,
+                   std::vector<bool>& given) const {
+    for (const Parameter& p : parameters_)
+      if (p.name == name) return place(p, value, flat, given);
+    for (std::size_t i = 0; i < placeholders_.size(); ++i)
+      if (leaf_name(i) == name) return place({name, TreeSpec{}, i}, value, flat, given);
+    std::vector<std::string> known;
+    for (const Parameter& p : parameters_) known.push_back(p.name);
+    throw Error(fmt::format("the model has no input '{}': {}{}", name, takes(),
+                            did_you_mean(name, known)));
+  }
+
+  void place(const Parameter& p, const IValue& value, Values& flat, std::vector<bool>& given) const {
+    std::size_t next = p.first;
+    place(p.spec, value, p.name, next, flat, given);
+  }
+
+  void place(const TreeSpec& spec, const IValue& value, const std::string& path, std::size_t& next,
+             Values& flat, std::vector<bool>& given) const {
+    if (spec.kind == TreeSpec::Kind::leaf) {
+      if (given[next]) throw Error(fmt::format("input '{}' is given twice", path));
+      given[next] = true;
+      flat[next] = fitted(value, path, next);
+      ++next;
+      return;
+    }
+    if (value.isGenericDict() && !spec.keys.empty())
+      return place_dict(spec, value.toGenericDict(), path, next, flat, given);
+    if (!is_sequence(value) || spec.kind == TreeSpec::Kind::dict)
+      throw Error(fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
+    const Values items = items_of(value);
+    if (items.size() != spec.children.size())
+      throw Error(fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
+    for (std::size_t i = 0; i < items.size(); ++i)
+      place(spec.children[i], items[i], fmt::format("{}[{}]", path, i), next, flat, given);
+  }
+
+  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict, const std::string& path,
+                  std::size_t& next, Values& flat, std::vector<bool>& given) const {
+    for (std::size_t i = 0; i < spec.keys.size(); ++i) {
+      const auto it = dict.find(key_value(spec.keys[i]));
+      const std::string at = fmt::format("{}[{}]", path, quoted(spec.keys[i]));
+      if (it == dict.end())
+        throw Error(fmt::format("input '{}' is missing: '{}' should be {}", at, path, wanted(spec)));
+      place(spec.children[i], it->value(), at, next, flat, given);
+    }
+    if (dict.size() != spec.keys.size())
+      throw Error(fmt::format("input '{}' should be {}, not {}", path, wanted(spec),
+                              kind_name(IValue(dict))));
+  }
+
+  static std::string wanted(const TreeSpec& spec) {
+    std::vector<std::string> keys;
+    for (const TreeSpec::Key& key : spec.keys) keys.push_back(quoted(key));
+    switch (spec.kind) {
+      case TreeSpec::Kind::dict:
+        return fmt::format("a dict with the keys {}", fmt::join(keys, ", "));
+      case TreeSpec::Kind::list:
+        return fmt::format("a list of {}", spec.children.size());
+      case TreeSpec::Kind::other:
+        return fmt::format("a {}, given as a tuple of {}", spec.type, spec.children.size());
+      default:
+        return fmt::format("a tuple of {}", spec.children.size());
+    }
+  }
+
+  // The value as the placeholder takes it, on its device.
+  IValue fitted(const IValue& value, const std::string& path, std::size_t leaf) const {
+    const TypePtr& type = model_.graph()[placeholders_[leaf]].type;
+    if (!type) return value;
+    if (!value.isTensor())
+      throw Error(fmt::format("input '{}' should be a tensor, {}, not {}", path, print(*type),
+                              kind_name(value)));
+    const at::Tensor& tensor = value.toTensor();
+    if (!fits(*type, tensor))
+      throw Error(fmt::format("input '{}' should be {}, not {}", path, print(*type),
+                              print(*type_of(tensor))));
+    if (type->device.type() == tensor.device().type()) return value;
+    try {
+      return tensor.to(type->device);
+    } catch (const c10::Error&) {
+      throw Error(fmt::format("input '{}' belongs on {}, which is not available here", path,
+                              type->device.str()));
+    }
+  }
+
+  bool fits(const TensorType& type, const at::Tensor& tensor) const {
+    if (type.dtype != tensor.scalar_type()) return false;
+    if (static_cast<std::int64_t>(type.sizes.size()) != tensor.dim()) return false;
+    for (std::size_t i = 0; i < type.sizes.size(); ++i) {
+      const std::int64_t size = tensor.size(static_cast<std::int64_t>(i));
+      if (type.sizes[i].known() ? size != type.sizes[i].value : !in_range(type.sizes[i].expr, size))
+        return false;
+    }
+    return true;
+  }
+
+  bool in_range(const std::string& symbol, std::int64_t size) const {
+    if (!model_.source()) return true;
+    const auto it = model_.source()->ranges().find(symbol);
+    if (it == model_.source()->ranges().end()) return true;
+    return (!it->second.min || size >= *it->second.min) && (!it->second.max || size <= *it->second.max);
+  }
+
+  const Model& model_;
+  std::vector<NodeId> placeholders_;
+  std::vector<Parameter> parameters_;
+  std::size_t leaves_ = 0;
+};
+
+IValue nest(const TreeSpec& spec, const Values& flat, std::size_t& next) {
+  if (spec.kind == TreeSpec::Kind::leaf) return flat[next++];
+  Values items;
+  for (const TreeSpec& child : spec.children) items.push_back(nest(child, flat, next));
+  if (spec.kind == TreeSpec::Kind::list) {
+    c10::impl::GenericList list(c10::AnyType::get());
+    for (IValue& item : items) list.push_back(std::move(item));
+    return list;
+  }
+  if (spec.kind == TreeSpec::Kind::dict) {
+    c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+    for (std::size_t i = 0; i < items.size(); ++i)
+      dict.insert_or_assign(key_value(spec.keys[i]), std::move(items[i]));
+    return dict;
+  }
+  return c10::ivalue::Tuple::create(std::move(items));
+}
+
+void collect(const IValue& value, const std::string& path, std::vector<Leaf>& all) {
+  if (is_sequence(value)) {
+    const Values items = items_of(value);
+    for (std::size_t i = 0; i < items.size(); ++i)
+      collect(items[i], fmt::format("{}[{}]", path, i), all);
+  } else if (value.isGenericDict()) {
+    for (const auto& item : value.toGenericDict()) {
+      const IValue& key = item.key();
+      const std::string text = key.isString() ? "'" + key.toStringRef() + "'"
+                               : key.isInt()  ? std::to_string(key.toInt())
+                                              : c10::str(key);
+      collect(item.value(), fmt::format("{}[{}]", path, text), all);
+    }
+  } else {
+    all.push_back({path, value});
+  }
+}
+
+}  // namespace
+
+Values flatten_inputs(const Model& model, const IValue& inputs) {
+  return Signature(model).flatten(inputs);
+}
+
+IValue nest_output(const Model& model, const IValue& flat) {
+  const Source* source = model.source().get();
+  if (!source || source->output_spec().empty()) return flat;
+  const TreeSpec spec = parse_treespec(source->output_spec());
+  const Values items = is_sequence(flat) ? items_of(flat) : Values{flat};
+  if (spec.num_leaves() != items.size())
+    throw Error(fmt::format("the file describes {} outputs, but its graph returns {}",
+                            spec.num_leaves(), items.size()));
+  std::size_t next = 0;
+  return nest(spec, items, next);
+}
+
+std::vector<Leaf> leaves(const IValue& value, const std::string& path) {
+  std::vector<Leaf> all;
+  collect(value, path, all);
+  return all;
+}
+
+std::optional<Values> sample_inputs(const Model& model) {
+  const Source* source = model.source().get();
+  if (!source || source->sample_inputs().empty()) return std::nullopt;
+  const IValue samples =
+      parse_values(source->sample_inputs(), source->path() + ": data/sample_inputs/model.pt");
+  // torch.export.save writes an empty value where the program has none.
+  if (samples.isNone()) return std::nullopt;
+  if (is_sequence(samples) && items_of(samples).empty() && !user_placeholders(model).empty())
+    return std::nullopt;
+  return flatten_inputs(model, samples);
+}
+
+Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed) {
+  if (!path.empty()) {
+    try {
+      return {flatten_inputs(model, read_values(path)), "from " + path};
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      throw Error(what.find(path) == what.npos ? path + ": " + what : what);
+    }
+  }
+  if (auto samples = sample_inputs(model)) return {std::move(*samples), "the file's sample inputs"};
+  return {generated_inputs(model, seed), fmt::format("generated with seed {}", seed)};
+}
+
+}  // namespace refx

@@ -1,0 +1,108 @@
+#include "io/treespec.h"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+namespace dom = simdjson::dom;
+using Keys = std::vector<TreeSpec::Key>;
+
+constexpr int kMaxDepth = 200;
+
+TreeSpec::Key key_of(const dom::element& item) {
+  TreeSpec::Key key;
+  key.is_number = item.is_int64();
+  if (key.is_number) key.number = item;
+  key.text = item.is_string() ? std::string(std::string_view(item)) : simdjson::minify(item);
+  return key;
+}
+
+Keys keys_in(const dom::element& list) {
+  Keys keys;
+  if (list.is_array())
+    for (const dom::element item : dom::array(list)) keys.push_back(key_of(item));
+  return keys;
+}
+
+// The keys of a dict; of a defaultdict, an object around them; of a dataclass, the names of the
+// fields that are given and of those that are None. Mostly as JSON in a string.
+Keys keys_of_context(dom::element context, std::size_t children) {
+  dom::parser parser;
+  dom::element inner;
+  if (context.is_string()) {
+    const std::string text(std::string_view{context});
+    if (parser.parse(text).get(context) != simdjson::SUCCESS) return {};
+    return keys_of_context(context, children);
+  }
+  if (context.is_object() && context["dict_context"].get(inner) == simdjson::SUCCESS)
+    context = inner;
+  Keys keys = keys_in(context);
+  if (keys.size() == children) return keys;
+  if (context.is_array() && context.at(0).get(inner) == simdjson::SUCCESS) keys = keys_in(inner);
+  return keys.size() == children ? keys : Keys();
+}
+
+TreeSpec::Kind kind_of(std::string_view type) {
+  if (type == "builtins.tuple") return TreeSpec::Kind::tuple;
+  if (type == "builtins.list" || type == "collections.deque") return TreeSpec::Kind::list;
+  if (type == "builtins.dict" || type == "collections.OrderedDict" ||
+      type == "collections.defaultdict")
+    return TreeSpec::Kind::dict;
+  return TreeSpec::Kind::other;
+}
+
+[[noreturn]] void malformed(const char* what) {
+  throw Error(fmt::format("the description of the inputs or outputs is damaged: {}", what));
+}
+
+TreeSpec read(const dom::element& element, int depth) {
+  if (depth > kMaxDepth) malformed("it is nested too deeply");
+  TreeSpec spec;
+  dom::element type, context;
+  dom::array children;
+  if (element["type"].get(type) != simdjson::SUCCESS ||
+      element["children_spec"].get(children) != simdjson::SUCCESS)
+    malformed("a part has no type or no children");
+  for (const dom::element child : children) spec.children.push_back(read(child, depth + 1));
+  if (type.is_null()) {
+    if (!spec.children.empty()) malformed("a leaf has children");
+    return spec;
+  }
+  if (!type.is_string()) malformed("a type is no string");
+  spec.type = std::string(std::string_view(type));
+  spec.kind = kind_of(spec.type);
+  const bool with_names = spec.kind == TreeSpec::Kind::dict || spec.kind == TreeSpec::Kind::other;
+  if (with_names && element["context"].get(context) == simdjson::SUCCESS)
+    spec.keys = keys_of_context(context, spec.children.size());
+  if (spec.kind == TreeSpec::Kind::dict && spec.keys.size() != spec.children.size())
+    malformed("a dict has not as many keys as children");
+  return spec;
+}
+
+}  // namespace
+
+std::size_t TreeSpec::num_leaves() const {
+  if (kind == Kind::leaf) return 1;
+  std::size_t n = 0;
+  for (const TreeSpec& child : children) n += child.num_leaves();
+  return n;
+}
+
+TreeSpec parse_treespec(std::string_view json) {
+  dom::parser parser;
+  dom::element root, version, spec;
+  if (parser.parse(std::string(json)).get(root) != simdjson::SUCCESS) malformed("it is not JSON");
+  if (!root.is_array() || root.at(0).get(version) != simdjson::SUCCESS ||
+      root.at(1).get(spec) != simdjson::SUCCESS)
+    malformed("it is not [version, spec]");
+  if (!version.is_int64() || std::int64_t(version) != 1)
+    throw Error("the inputs and outputs are described in a version that refx does not know");
+  return read(spec, 0);
+}
+
+}  // namespace refx

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace refx {
+
+// How a nested Python value is laid out: torch.utils._pytree's TreeSpec.
+struct TreeSpec {
+  enum class Kind { leaf, tuple, list, dict, other };  // other: a class that only Python has
+
+  // The key of a child in a dict, or the name of a field.
+  struct Key {
+    std::string text;
+    bool is_number = false;
+    std::int64_t number = 0;
+    bool operator==(const Key&) const = default;
+  };
+
+  Kind kind = Kind::leaf;
+  std::string type;       // as Python calls it: "builtins.tuple", "collections.namedtuple", …
+  std::vector<Key> keys;  // one for each child of a dict; of another class, as far as known; or none
+  std::vector<TreeSpec> children;
+
+  std::size_t num_leaves() const;
+};
+
+// Throws Error if the text is not what torch.utils._pytree.treespec_dumps writes.
+TreeSpec parse_treespec(std::string_view json);
+
+}  // namespace refx

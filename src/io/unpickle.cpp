@@ -1,0 +1,490 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "io/pickle.h"
+#include "io/storage_types.h"
+#include "refx/error.h"
+#include "text/torch_names.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+
+// Far beyond any real input; they bound what a hostile file costs.
+constexpr int kMaxDepth = 200;
+constexpr std::uint64_t kMaxLeaves = 10'000'000;
+
+struct Object;
+using Ref = std::shared_ptr<Object>;
+
+// A value while the pickle runs.
+struct Object {
+  enum class Kind { value, tuple, list, dict, name, storage };
+
+  Kind kind = Kind::value;
+  IValue value = {};
+  std::vector<Ref> items = {};  // of a dict: key, value, key, value
+  std::string name = {};
+  c10::Storage storage = {};
+  c10::ScalarType dtype = c10::ScalarType::Undefined;  // of a storage, or the value itself
+  bool contained = false;  // in another: complete, and never written again
+  int depth = 0;
+  std::uint64_t leaves = 1;
+};
+
+Ref make(IValue value) { return std::make_shared<Object>(Object{.value = std::move(value)}); }
+Ref make(Object::Kind kind, std::vector<Ref> items = {}) {
+  return std::make_shared<Object>(Object{.kind = kind, .items = std::move(items)});
+}
+
+// The names that stand for something in a pickle. What they do is in Unpickler::call.
+constexpr std::array<std::string_view, 11> kFunctions = {
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_tensor_v3",
+    "torch._utils._rebuild_parameter",
+    "torch._tensor._rebuild_from_type_v2",
+    "torch.Tensor",
+    "torch.nn.parameter.Parameter",
+    "torch.Size",
+    "torch.device",
+    "collections.OrderedDict",
+    "__builtin__.complex",
+    "builtins.complex"};
+
+class Unpickler {
+ public:
+  Unpickler(std::string_view bytes, const FindStorage& find_storage)
+      : bytes_(bytes), find_storage_(find_storage) {}
+
+  IValue run() {
+    while (!done_) step(static_cast<unsigned char>(take(1)[0]));
+    const Ref result = pop();
+    if (!stack_.empty()) damaged("values are left over");
+    return finished(*result);
+  }
+
+ private:
+  [[noreturn]] void damaged(const std::string& what) const {
+    throw Error(fmt::format("its pickle is damaged at byte {}: {}", at_, what));
+  }
+
+  // ---- bytes ---------------------------------------------------------------------------------
+
+  std::string_view take(std::uint64_t n) {
+    if (n > bytes_.size() - at_) damaged("it ends too early");
+    const std::string_view part = bytes_.substr(at_, n);
+    at_ += n;
+    return part;
+  }
+  template <class T>
+  T little() {
+    T value;
+    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
+    return value;
+  }
+  double big_endian_double() {
+    std::uint64_t bits = 0;
+    for (char c : take(8)) bits = bits << 8 | static_cast<unsigned char>(c);
+    return std::bit_cast<double>(bits);
+  }
+  std::int64_t long_number() {
+    const std::string_view digits = take(little<std::uint8_t>());
+    if (digits.size() > 8) throw Error("it holds an integer of more than 64 bits");
+    std::uint64_t bits = 0;
+    for (std::size_t i = 0; i < digits.size(); ++i)
+      bits |= static_cast<std::uint64_t>(static_cast<unsigned char>(digits[i])) << (8 * i);
+    const std::size_t unused = 64 - 8 * digits.size();
+    if (unused == 64) return 0;
+    return static_cast<std::int64_t>(bits << unused) >> unused;
+  }
+  std::string_view line() {
+    const std::size_t end = bytes_.find('\n', at_);
+    if (end == bytes_.npos) damaged("a name has no end");
+    const std::string_view text = take(end - at_);
+    take(1);
+    return text;
+  }
+
+  // ---- stack ---------------------------------------------------------------------------------
+
+  std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+  void push(Ref object) { stack_.push_back(std::move(object)); }
+  void push(IValue value) { push(make(std::move(value))); }
+  Object& top() {
+    if (stack_.size() <= floor()) damaged("a value is missing");
+    return *stack_.back();
+  }
+  Ref pop() {
+    top();
+    Ref object = std::move(stack_.back());
+    stack_.pop_back();
+    return object;
+  }
+  std::vector<Ref> pop(std::size_t n) {
+    if (stack_.size() - floor() < n) damaged("a value is missing");
+    const auto first = stack_.end() - static_cast<std::ptrdiff_t>(n);
+    std::vector<Ref> items(first, stack_.end());
+    stack_.erase(first, stack_.end());
+    return items;
+  }
+  std::vector<Ref> pop_to_mark() {
+    if (marks_.empty()) damaged("a mark is missing");
+    std::vector<Ref> items = pop(stack_.size() - marks_.back());
+    marks_.pop_back();
+    return items;
+  }
+  void recall(std::uint32_t index) {
+    const auto it = memo_.find(index);
+    if (it == memo_.end()) damaged(fmt::format("it refers to value {}, which is not there", index));
+    push(it->second);
+  }
+  void memorize(std::uint32_t index) {
+    top();
+    memo_[index] = stack_.back();
+  }
+
+  // ---- containers ----------------------------------------------------------------------------
+
+  // A value is complete when it is put into another, so that nothing contains itself and depth and
+  // size are known.
+  void put(Object& container, const Ref& item) {
+    if (container.contained || item.get() == &container)
+      throw Error("it holds a container that contains itself");
+    item->contained = true;
+    container.depth = std::max(container.depth, item->depth + 1);
+    container.leaves += item->leaves;
+    if (container.depth > kMaxDepth || container.leaves > kMaxLeaves)
+      throw Error("its containers are nested too deeply or hold too much");
+    container.items.push_back(item);
+  }
+  Object& container(Object::Kind kind) {
+    Object& object = top();
+    if (object.kind != kind) damaged("a value is not the container that it should be");
+    return object;
+  }
+  void append(const std::vector<Ref>& items) {
+    Object& list = container(Object::Kind::list);
+    for (const Ref& item : items) put(list, item);
+  }
+  void set_items(const std::vector<Ref>& items) {
+    Object& dict = container(Object::Kind::dict);
+    if (items.size() % 2 != 0) damaged("a dict has a key without a value");
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const IValue& key = items[i]->value;
+      if (i % 2 == 0 && !key.isString() && !key.isInt() && !key.isBool() && !key.isDouble())
+        throw Error("it holds a dict whose keys are neither strings nor numbers");
+      put(dict, items[i]);
+    }
+  }
+  void push_tuple(const std::vector<Ref>& items) {
+    const Ref tuple = make(Object::Kind::tuple);
+    for (const Ref& item : items) put(*tuple, item);
+    push(tuple);
+  }
+
+  // ---- names and calls -----------------------------------------------------------------------
+
+  void push_name(const std::string& name) {
+    const std::string_view torch_name =
+        name.starts_with("torch.") ? std::string_view(name).substr(6) : std::string_view();
+    if (const auto dtype = find_dtype(torch_name)) {
+      const Ref object = make(IValue(*dtype));
+      object->dtype = *dtype;
+      return push(object);
+    }
+    const bool known = std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
+    if (!known && !find_storage_type(name)) throw Error(fmt::format("it holds a '{}'", name));
+    const Ref object = make(Object::Kind::name);
+    object->name = name;
+    push(object);
+  }
+
+  const Object& argument(const std::vector<Ref>& args, std::size_t i, Object::Kind kind) const {
+    if (i >= args.size() || args[i]->kind != kind) damaged("an argument is not what it should be");
+    return *args[i];
+  }
+  std::int64_t integer(const Object& object) const {
+    if (!object.value.isInt()) damaged("a number is not an integer");
+    return object.value.toInt();
+  }
+  std::vector<std::int64_t> integers(const Object& tuple) const {
+    std::vector<std::int64_t> numbers;
+    for (const Ref& item : tuple.items) numbers.push_back(integer(*item));
+    return numbers;
+  }
+
+  void call() {
+    const Ref arguments = pop();
+    const Ref function = pop();
+    if (function->kind != Object::Kind::name || arguments->kind != Object::Kind::tuple)
+      damaged("something that is not a function is called");
+    push(call(function->name, arguments->items));
+  }
+
+  Ref call(const std::string& name, const std::vector<Ref>& args) {
+    using Kind = Object::Kind;
+    if (name.starts_with("torch._utils._rebuild_tensor_v")) return tensor(args, name.back() == '3');
+    if (name == "torch._utils._rebuild_parameter") return make(argument(args, 0, Kind::value).value);
+    if (name == "torch._tensor._rebuild_from_type_v2") return tensor_with_attributes(args);
+    if (name == "collections.OrderedDict" && args.empty()) return make(Kind::dict);
+    if (name == "torch.Size") {
+      const Object& sizes = argument(args, 0, Kind::tuple);
+      const Ref copy = make(Kind::tuple);
+      for (const Ref& size : sizes.items) put(*copy, size);
+      return copy;
+    }
+    if (name == "torch.device") return make(device(args));
+    if (name.ends_with(".complex") && args.size() == 2)
+      return make(IValue(c10::complex<double>(real(*args[0]), real(*args[1]))));
+    throw Error(fmt::format("it holds a '{}'", name));
+  }
+
+  double real(const Object& object) const {
+    if (!object.value.isDouble()) damaged("a number is not a float");
+    return object.value.toDouble();
+  }
+
+  IValue device(const std::vector<Ref>& args) const {
+    const Object& type = argument(args, 0, Object::Kind::value);
+    if (!type.value.isString()) damaged("a device has no name");
+    try {
+      c10::Device device(type.value.toStringRef());
+      if (args.size() > 1)
+        device.set_index(static_cast<c10::DeviceIndex>(integer(*args[1])));
+      return device;
+    } catch (const c10::Error&) {
+      damaged("there is no such device");
+    }
+  }
+
+  // A plain tensor that had Python attributes, or was of a class of its own.
+  Ref tensor_with_attributes(const std::vector<Ref>& args) {
+    const Object& function = argument(args, 0, Object::Kind::name);
+    const Object& type = argument(args, 1, Object::Kind::name);
+    if (type.name != "torch.Tensor" && type.name != "torch.nn.parameter.Parameter")
+      throw Error(fmt::format("it holds a '{}'", type.name));
+    return call(function.name, argument(args, 2, Object::Kind::tuple).items);
+  }
+
+  // (storage, offset, size, stride, requires_grad, hooks[, dtype][, {conj, neg}])
+  Ref tensor(const std::vector<Ref>& args, bool with_dtype) {
+    const Object& source = argument(args, 0, Object::Kind::storage);
+    const std::int64_t offset = integer(argument(args, 1, Object::Kind::value));
+    const auto sizes = integers(argument(args, 2, Object::Kind::tuple));
+    const auto strides = integers(argument(args, 3, Object::Kind::tuple));
+    const c10::ScalarType dtype =
+        with_dtype ? argument(args, 6, Object::Kind::value).dtype : source.dtype;
+    if (dtype == c10::ScalarType::Undefined || c10::isQIntType(dtype))
+      damaged("a tensor has no type");
+    check_extent(source.storage.nbytes(), c10::elementSize(dtype), offset, sizes, strides);
+    at::Tensor tensor = at::empty({0}, dtype);
+    tensor.set_(source.storage, offset, sizes, strides);
+    const std::size_t metadata = with_dtype ? 7 : 6;
+    if (metadata < args.size() && args[metadata]->kind == Object::Kind::dict)
+      set_flags(tensor, *args[metadata]);
+    return make(tensor);
+  }
+
+  void set_flags(at::Tensor& tensor, const Object& flags) const {
+    for (std::size_t i = 0; i + 1 < flags.items.size(); i += 2) {
+      const IValue& key = flags.items[i]->value;
+      const IValue& value = flags.items[i + 1]->value;
+      if (!key.isString() || !value.isBool() || !value.toBool()) continue;
+      if (key.toStringRef() == "conj" && tensor.is_complex()) tensor._set_conj(true);
+      if (key.toStringRef() == "neg") tensor._set_neg(true);
+    }
+  }
+
+  void check_extent(std::size_t bytes, std::size_t item, std::int64_t offset,
+                    const std::vector<std::int64_t>& sizes,
+                    const std::vector<std::int64_t>& strides) const {
+    std::int64_t last = offset, elements = 1;
+    bool fits = offset >= 0 && sizes.size() == strides.size();
+    bool empty = false;
+    for (std::size_t i = 0; fits && i < sizes.size(); ++i) {
+      std::int64_t reach = 0;
+      fits = sizes[i] >= 0 && strides[i] >= 0;
+      empty |= sizes[i] == 0;
+      fits = fits && !__builtin_mul_overflow(elements, std::max<std::int64_t>(sizes[i], 1), &elements) &&
+             !__builtin_mul_overflow(std::max<std::int64_t>(sizes[i] - 1, 0), strides[i], &reach) &&
+             !__builtin_add_overflow(last, reach, &last);
+    }
+    const std::uint64_t available = bytes / item;
+    fits = fits && (empty ? static_cast<std::uint64_t>(offset) <= available
+                          : static_cast<std::uint64_t>(last) < available);
+    if (!fits) damaged("a tensor reaches beyond its storage");
+  }
+
+  // ('storage', type, key, location, number of elements)
+  Ref storage() {
+    const Ref id = pop();
+    if (id->kind != Object::Kind::tuple) damaged("a storage has no description");
+    const std::vector<Ref>& parts = id->items;
+    const Object& tag = argument(parts, 0, Object::Kind::value);
+    const Object& type = argument(parts, 1, Object::Kind::name);
+    const Object& key = argument(parts, 2, Object::Kind::value);
+    const std::int64_t elements = integer(argument(parts, 4, Object::Kind::value));
+    const auto dtype = find_storage_type(type.name);
+    if (!tag.value.isString() || tag.value.toStringRef() != "storage" || !dtype ||
+        !key.value.isString())
+      damaged("a storage has a strange description");
+    const Ref object = make(Object::Kind::storage);
+    object->storage = find_storage_(key.value.toStringRef());
+    object->dtype = *dtype;
+    const std::size_t item = *dtype == c10::ScalarType::Undefined ? 1 : c10::elementSize(*dtype);
+    const std::size_t bytes = object->storage.nbytes();
+    if (elements < 0 || bytes % item != 0 || static_cast<std::uint64_t>(elements) != bytes / item)
+      damaged(fmt::format("storage {} should have {} elements of {} bytes, but has {} bytes",
+                          key.value.toStringRef(), elements, item, bytes));
+    return object;
+  }
+
+  // Attributes of an OrderedDict (state_dict() has some) are not needed.
+  void drop_attributes() {
+    pop();
+    if (top().kind != Object::Kind::dict) damaged("attributes of a value that has none");
+  }
+
+  void step(unsigned char code);
+
+  // ---- result --------------------------------------------------------------------------------
+
+  IValue finished(const Object& object) const {
+    switch (object.kind) {
+      case Object::Kind::value:
+        return object.value;
+      case Object::Kind::tuple: {
+        std::vector<IValue> items;
+        for (const Ref& item : object.items) items.push_back(finished(*item));
+        return c10::ivalue::Tuple::create(std::move(items));
+      }
+      case Object::Kind::list: {
+        c10::impl::GenericList list(c10::AnyType::get());
+        for (const Ref& item : object.items) list.push_back(finished(*item));
+        return list;
+      }
+      case Object::Kind::dict: {
+        c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+        for (std::size_t i = 0; i < object.items.size(); i += 2)
+          dict.insert_or_assign(object.items[i]->value, finished(*object.items[i + 1]));
+        return dict;
+      }
+      case Object::Kind::name:
+        throw Error(fmt::format("it holds a '{}'", object.name));
+      case Object::Kind::storage:
+        throw Error("it holds a bare storage");
+    }
+    REFX_CHECK(false, "unknown kind");
+  }
+
+  std::string_view bytes_;
+  const FindStorage& find_storage_;
+  std::size_t at_ = 0;
+  bool done_ = false;
+  std::vector<Ref> stack_;
+  std::vector<std::size_t> marks_;
+  std::unordered_map<std::uint32_t, Ref> memo_;
+};
+
+void Unpickler::step(unsigned char code) {
+  switch (code) {
+    case 0x80:  // PROTO
+      if (little<std::uint8_t>() > 5) damaged("its protocol is not known");
+      return;
+    case 0x95:  // FRAME
+      take(8);
+      return;
+    case '.':
+      done_ = true;
+      return;
+    case '(':
+      return marks_.push_back(stack_.size());
+    case '0':
+      pop();
+      return;
+    case 'N':
+      return push(IValue());
+    case 0x88:
+      return push(IValue(true));
+    case 0x89:
+      return push(IValue(false));
+    case 'J':
+      return push(IValue(std::int64_t{little<std::int32_t>()}));
+    case 'K':
+      return push(IValue(std::int64_t{little<std::uint8_t>()}));
+    case 'M':
+      return push(IValue(std::int64_t{little<std::uint16_t>()}));
+    case 0x8a:
+      return push(IValue(long_number()));
+    case 'G':
+      return push(IValue(big_endian_double()));
+    case 0x8c:
+      return push(IValue(std::string(take(little<std::uint8_t>()))));
+    case 'X':
+      return push(IValue(std::string(take(little<std::uint32_t>()))));
+    case 0x8d:
+      return push(IValue(std::string(take(little<std::uint64_t>()))));
+    case ')':
+      return push(make(Object::Kind::tuple));
+    case 0x85:
+    case 0x86:
+    case 0x87:
+      return push_tuple(pop(code - 0x84u));
+    case 't':
+      return push_tuple(pop_to_mark());
+    case ']':
+      return push(make(Object::Kind::list));
+    case 'a':
+      return append(pop(1));
+    case 'e':
+      return append(pop_to_mark());
+    case '}':
+      return push(make(Object::Kind::dict));
+    case 's':
+      return set_items(pop(2));
+    case 'u':
+      return set_items(pop_to_mark());
+    case 'c': {
+      const std::string module(line());
+      return push_name(module + "." + std::string(line()));
+    }
+    case 0x93: {  // STACK_GLOBAL
+      const std::vector<Ref> parts = pop(2);
+      if (!parts[0]->value.isString() || !parts[1]->value.isString()) damaged("a name is no string");
+      return push_name(parts[0]->value.toStringRef() + "." + parts[1]->value.toStringRef());
+    }
+    case 'R':
+      return call();
+    case 'Q':
+      return push(storage());
+    case 'b':
+      return drop_attributes();
+    case 'q':
+      return memorize(little<std::uint8_t>());
+    case 'r':
+      return memorize(little<std::uint32_t>());
+    case 0x94:
+      return memorize(static_cast<std::uint32_t>(memo_.size()));
+    case 'h':
+      return recall(little<std::uint8_t>());
+    case 'j':
+      return recall(little<std::uint32_t>());
+    default:
+      damaged(fmt::format("it uses an instruction (0x{:02x}) that plain values do not need", code));
+  }
+}
+
+}  // namespace
+
+IValue read_pickle(std::string_view bytes, const FindStorage& find_storage) {
+  return Unpickler(bytes, find_storage).run();
+}
+
+}  // namespace refx

@@ -1,0 +1,161 @@
+#include "lab/in_double.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/rand.h>
+#include <c10/core/DefaultDtype.h>
+
+#include "ir/content.h"
+#include "ops/names.h"
+#include "refx/editor.h"
+#include "refx/error.h"
+#include "refx/reverse.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+
+c10::ScalarType widened(c10::ScalarType dtype) {
+  if (c10::isFloatingType(dtype)) return at::kDouble;
+  if (c10::isComplexType(dtype)) return at::kComplexDouble;
+  return dtype;
+}
+
+at::Tensor widened(const at::Tensor& tensor) {
+  const c10::ScalarType dtype = widened(tensor.scalar_type());
+  return dtype == tensor.scalar_type() ? tensor : tensor.detach().to(dtype);
+}
+
+Arg widened(const Arg& arg);
+
+Args widened(const Args& args) {
+  Args out;
+  for (const Arg& arg : args) out.push_back(widened(arg));
+  return out;
+}
+
+Arg widened(const Arg& arg) {
+  if (const auto* dtype = arg.get<c10::ScalarType>()) return widened(*dtype);
+  if (const auto* list = arg.get<List>()) return List{widened(list->items)};
+  if (const auto* tuple = arg.get<Tuple>()) return Tuple{widened(tuple->items)};
+  return arg;
+}
+
+bool is_cast_method(const Node& node) {
+  return node.op == Opcode::call_method &&
+         (node.target == "float" || node.target == "half" || node.target == "bfloat16");
+}
+
+// view(dtype) looks at the bits of a type, which a wider one has not.
+bool reinterprets_bits(const Model& model, const Node& node) {
+  if (node.op != Opcode::call_function && node.op != Opcode::call_method) return false;
+  const std::string_view name = operator_name(model, node);
+  if (name != "view" && name != "view_copy") return false;
+  const Arg* dtype = argument(node, 1, "dtype");
+  return dtype && dtype->is<c10::ScalarType>();
+}
+
+void widen(Editor& editor, NodeId id) {
+  const Node& node = editor.graph()[id];
+  if (node.op == Opcode::placeholder || node.op == Opcode::get_attr) return;
+  if (reinterprets_bits(editor.model(), node))
+    throw Error("node '" + node.name + "' looks at the bits of its input");
+  Node wide = node;
+  wide.args = widened(node.args);
+  for (auto& [name, arg] : wide.kwargs) arg = widened(arg);
+  if (is_cast_method(node)) wide.target = "double";
+  if (!(wide == node)) editor.set_node(id, std::move(wide));
+}
+
+}  // namespace
+
+Model in_double(const Model& model) {
+  Model copy = model;
+  forget(copy);
+  Editor editor(copy);
+  // Tied tensors stay one tensor.
+  std::unordered_map<const void*, at::Tensor> made;
+  for (StateId id : model.state()) {
+    const at::Tensor tensor(model.state().tensor(id));
+    require_content(tensor);
+    at::Tensor& wide = made[tensor.unsafeGetTensorImpl()];
+    if (!wide.defined()) wide = widened(tensor);
+    if (!wide.is_same(tensor)) editor.set_state(id, wide);
+  }
+  for (NodeId id : model.graph()) widen(editor, id);
+  editor.commit_as_origin(model.source());
+  return copy;
+}
+
+std::vector<IValue> in_double(const std::vector<IValue>& inputs) {
+  std::vector<IValue> wide;
+  for (const IValue& input : inputs)
+    wide.push_back(input.isTensor() ? IValue(widened(input.toTensor())) : input);
+  return wide;
+}
+
+double rounding(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+    case at::kComplexDouble:
+      return 0x1p-53;
+    case at::kHalf:
+    case at::kComplexHalf:
+      return 0x1p-11;
+    case at::kBFloat16:
+      return 0x1p-8;
+    case at::kFloat:
+    case at::kComplexFloat:
+      return 0x1p-24;
+    default:
+      return 0x1p-3;  // fp8
+  }
+}
+
+namespace {
+
+at::Tensor jittered(const at::Tensor& exact, c10::ScalarType narrow, at::Generator& generator) {
+  if (narrow == exact.scalar_type() || exact.numel() == 0) return exact;
+  at::Tensor part = at::rand(exact.sizes(), generator, at::kDouble).mul_(2).sub_(1);
+  return exact * part.mul_(rounding(narrow)).add_(1).to(exact.device());
+}
+
+}  // namespace
+
+Model jittered(const Model& exact, const Model& narrow, std::uint64_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  Model copy = exact;
+  Editor editor(copy);
+  std::unordered_map<const void*, at::Tensor> made;
+  for (StateId id : exact.state()) {
+    const at::Tensor tensor(exact.state().tensor(id));
+    at::Tensor& other = made[tensor.unsafeGetTensorImpl()];
+    if (!other.defined())
+      other = jittered(tensor, narrow.state().tensor(id).scalar_type(), generator);
+    if (!other.is_same(tensor)) editor.set_state(id, other);
+  }
+  editor.commit_as_origin(exact.source());
+  return copy;
+}
+
+std::vector<IValue> jittered(const std::vector<IValue>& exact, const std::vector<IValue>& narrow,
+                             std::uint64_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  std::vector<IValue> all = exact;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].isTensor())
+      all[i] = jittered(all[i].toTensor(), narrow[i].toTensor().scalar_type(), generator);
+  return all;
+}
+
+DoubleByDefault::DoubleByDefault() : before_(c10::get_default_dtype_as_scalartype()) {
+  c10::set_default_dtype(caffe2::TypeMeta::fromScalarType(at::kDouble));
+}
+DoubleByDefault::~DoubleByDefault() {
+  c10::set_default_dtype(caffe2::TypeMeta::fromScalarType(before_));
+}
+
+}  // namespace refx

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "refx/inputs.h"
+#include "refx/model.h"
+
+namespace refx {
+
+// Fixes the number of threads and keeps the global random state, until it goes away.
+class Environment {
+ public:
+  explicit Environment(int threads);  // 0: as it is
+  ~Environment();
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  int threads_;
+  std::vector<at::Tensor> states_;
+};
+
+// All that a run leaves behind: what it returns, and what it has written into state and inputs.
+struct Run {
+  c10::IValue output;        // nested as in Python
+  std::vector<Leaf> values;  // on the CPU
+  std::set<std::string> unchanged;  // paths of state that it might have written but did not
+  bool random = false;              // it has drawn random numbers
+};
+
+// On copies of the inputs and of the state that it writes, from this seed.
+Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed);
+
+}  // namespace refx

@@ -1,0 +1,44 @@
+#include "pt2/read_json.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "refx/error.h"
+
+namespace refx {
+
+std::string Trail::text() const {
+  std::string out;
+  for (const Item& item : steps_) {
+    if (item.index != kNone)
+      out += fmt::format("[{}]", item.index);
+    else
+      out += fmt::format("{}{}", out.empty() ? "" : ".", item.name);
+  }
+  return out;
+}
+
+JsonDocument::JsonDocument(std::string file, std::string_view record, std::string_view text)
+    : file_(std::move(file)), record_(record), text_(text) {
+  while (!text_.empty() && (text_.back() == ' ' || text_.back() == '\n')) text_.remove_suffix(1);
+}
+
+void JsonDocument::fail(const std::string& what) const {
+  const std::string where = trail.text();
+  throw Error(fmt::format("{}: record '{}'{}{}: {}; the file is damaged or not from torch.export.save",
+                          file_, record_, where.empty() ? "" : ", ", where, what));
+}
+
+std::string string_in(ondemand::value value) { return std::string(value.get_string().value()); }
+
+double double_in(ondemand::value value) {
+  if (value.type() != ondemand::json_type::string) return value.get_double();
+  const std::string_view text = value.get_string();
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  throw simdjson::simdjson_error(simdjson::NUMBER_ERROR);
+}
+
+}  // namespace refx

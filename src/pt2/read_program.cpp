@@ -1,0 +1,469 @@
+#include "pt2/read_program.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "pt2/read_arg.h"
+#include "pt2/read_state.h"
+#include "pt2/schema.h"
+#include "pt2/targets.h"
+#include "pt2/tensor_meta.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+struct Value {
+  TypePtr type;
+  std::string_view text;
+};
+
+class ProgramReader {
+ public:
+  ProgramReader(Pt2Source& source, Editor& editor)
+      : source_(source), editor_(editor), document_(source.path(), source.place_of(kModelRecord), source.model_text) {}
+
+  void read() {
+    document_.read([&](ondemand::object& root) {
+      check_version(root);
+      ranges(root);
+      const Trail::Step step(document_.trail, "graph_module");
+      ondemand::object module = root["graph_module"].get_object();
+      specs(module);
+      values(module);
+      graph(module);
+      module_calls(module);
+    });
+  }
+
+ private:
+  void check_version(ondemand::object& root) {
+    const Trail::Step step(document_.trail, "schema_version");
+    const std::int64_t major = root["schema_version"].get_object()["major"].get_int64();
+    if (major != kSchemaMajor)
+      throw Error(fmt::format("{}: record '{}': schema_version {} is not one that refx reads ({}: torch 2.11 to "
+                              "2.13); save the model again with such a torch",
+                              source_.path(), kModelRecord, major, kSchemaMajor));
+  }
+
+  void ranges(ondemand::object& root) {
+    const Trail::Step step(document_.trail, "range_constraints");
+    ondemand::value stored;
+    if (root["range_constraints"].get(stored)) return;
+    for (auto field : stored.get_object()) {
+      std::string symbol(field.unescaped_key().value());
+      Source::Range range;
+      for (auto bound : field.value().get_object()) {
+        const std::string_view key = bound.unescaped_key();
+        ondemand::value value = bound.value();
+        std::int64_t number = 0;
+        if (value.get_int64().get(number)) continue;  // null, or an infinity
+        (key == "min_val" ? range.min : range.max) = number;
+      }
+      source_.symbol_ranges.emplace(std::move(symbol), range);
+    }
+  }
+
+  // ---- what the inputs and outputs are ----------------------------------------------------------
+
+  struct InputSpec {
+    std::string_view text;
+    std::string state;     // bound state entry
+    std::string constant;  // name of a constant input
+  };
+
+  void specs(ondemand::object& module) {
+    const Trail::Step step(document_.trail, "signature");
+    ondemand::object signature = module["signature"].get_object();
+    {
+      const Trail::Step in(document_.trail, "input_specs");
+      ondemand::array array = signature["input_specs"].get_array();
+      source_.parts.input_specs = slice(array);
+      for (ondemand::value item : array) {
+        const Trail::Step at(document_.trail, input_specs_.size());
+        input_specs_.push_back(input_spec(item.get_object()));
+      }
+    }
+    const Trail::Step out(document_.trail, "output_specs");
+    ondemand::array array = signature["output_specs"].get_array();
+    source_.parts.output_specs = slice(array);
+    std::size_t position = 0;
+    for (ondemand::value item : array) {
+      const Trail::Step at(document_.trail, position);
+      for (auto field : item.get_object()) {
+        const std::string_view kind = field.unescaped_key();
+        ondemand::object spec = field.value().get_object();
+        const char* target = kind == "buffer_mutation"      ? "buffer_name"
+                             : kind == "parameter_mutation"  ? "parameter_name"
+                             : kind == "user_input_mutation" ? "user_input_name"
+                                                             : nullptr;
+        if (target)
+          source_.mutations.push_back({position, std::string(spec[target].get_string().value())});
+      }
+      ++position;
+    }
+    outputs_expected_ = position;
+  }
+
+  InputSpec input_spec(ondemand::object object) {
+    InputSpec spec;
+    spec.text = slice(object);
+    for (auto field : object) {
+      const std::string_view kind = field.unescaped_key();
+      ondemand::object inner = field.value().get_object();
+      const char* name = kind == "parameter"         ? "parameter_name"
+                         : kind == "buffer"          ? "buffer_name"
+                         : kind == "tensor_constant" ? "tensor_constant_name"
+                         : kind == "custom_obj"      ? "custom_obj_name"
+                                                     : nullptr;
+      if (name) {
+        spec.state = std::string(inner[name].get_string().value());
+        if (kind == "buffer" && !inner["persistent"].get_bool().value())
+          roles_[spec.state] = StateRole::other_buffer;
+        else
+          roles_[spec.state] = kind == "parameter" ? StateRole::parameter
+                               : kind == "buffer"  ? StateRole::buffer
+                                                   : StateRole::constant;
+      } else if (kind == "constant_input") {
+        spec.constant = std::string(inner["name"].get_string().value());
+      }
+    }
+    return spec;
+  }
+
+  // ---- values -----------------------------------------------------------------------------------
+
+  void values(ondemand::object& module) {
+    const Trail::Step step(document_.trail, "graph");
+    ondemand::object graph = module["graph"].get_object();
+    {
+      const Trail::Step in(document_.trail, "tensor_values");
+      ondemand::object tensors = graph["tensor_values"].get_object();
+      source_.parts.tensor_values = slice(tensors);
+      for (auto field : tensors) {
+        std::string name(field.unescaped_key().value());
+        const Trail::Step at(document_.trail, name);
+        ondemand::object meta = field.value().get_object();
+        Value value;
+        value.text = slice(meta);
+        TypePtr& type = types_[value.text];
+        if (!type)
+          type = std::make_shared<const TensorType>(
+              read_tensor_meta(document_, meta, source_.symbols).type);
+        value.type = type;
+        if (!values_.emplace(name, value).second) document_.fail(fmt::format("'{}' stands twice", name));
+      }
+    }
+    for (const char* kind : {"sym_int", "sym_float", "sym_bool"}) {
+      const std::string key = fmt::format("{}_values", kind);
+      const Trail::Step in(document_.trail, kind);
+      ondemand::value stored;
+      if (graph[key].get(stored)) continue;
+      for (auto field : stored.get_object()) {
+        std::string name(field.unescaped_key().value());
+        if (kind == std::string_view("sym_int")) remember_expression(field.value());
+        if (values_.count(name) || !source_.symbolic.emplace(name, kind).second)
+          document_.fail(fmt::format("'{}' stands twice", name));
+      }
+    }
+    module.reset();
+  }
+
+  void remember_expression(ondemand::value value) {
+    ondemand::object object = value.get_object();
+    ondemand::value expr;
+    if (!object["as_expr"].get(expr))
+      source_.symbols.readable(std::string(expr.get_object()["expr_str"].get_string().value()));
+  }
+
+  // ---- the graph --------------------------------------------------------------------------------
+
+  void graph(ondemand::object& module) {
+    const Trail::Step step(document_.trail, "graph");
+    ondemand::object graph = module["graph"].get_object();
+    {
+      const Trail::Step in(document_.trail, "inputs");
+      ondemand::array array = graph["inputs"].get_array();
+      source_.parts.inputs = slice(array);
+      std::size_t position = 0;
+      for (ondemand::value item : array) {
+        const Trail::Step at(document_.trail, position);
+        input(item.get_object(), position++);
+      }
+      if (position != input_specs_.size())
+        document_.fail(fmt::format("{} inputs, but {} input_specs", position, input_specs_.size()));
+    }
+    read_state(source_, editor_, roles_);
+    {
+      const Trail::Step in(document_.trail, "nodes");
+      ondemand::array array = graph["nodes"].get_array();
+      source_.parts.nodes = slice(array);
+      std::size_t position = 0;
+      for (ondemand::value item : array) {
+        const Trail::Step at(document_.trail, position++);
+        node(item.get_object());
+      }
+    }
+    const Trail::Step in(document_.trail, "outputs");
+    ondemand::array array = graph["outputs"].get_array();
+    source_.parts.outputs = slice(array);
+    Tuple outputs;
+    for (ondemand::value item : array) {
+      const Trail::Step at(document_.trail, outputs.items.size());
+      outputs.items.push_back(read_arg(document_, item.get_object(), editor_.graph()));
+    }
+    if (outputs.items.size() != outputs_expected_)
+      document_.fail(fmt::format("{} outputs, but {} output_specs", outputs.items.size(), outputs_expected_));
+    returned_ = std::move(outputs);
+    module.reset();
+  }
+
+  void add(Node node, std::string_view text, std::string_view spec = {}) {
+    std::string_view meta;
+    if (auto it = values_.find(node.name); it != values_.end()) {
+      node.type = it->second.type;
+      meta = it->second.text;
+    }
+    if (editor_.graph().name_taken(node.name))
+      document_.fail(fmt::format("two values are named '{}'", node.name));
+    const NodeId id = editor_.insert_before({}, std::move(node));
+    source_.nodes.resize(id.value + 1);
+    source_.nodes[id.value] = {editor_.graph().pointer(id), text, spec, meta};
+  }
+
+  void input(ondemand::object object, std::size_t position) {
+    if (position >= input_specs_.size()) document_.fail("has no entry in input_specs");
+    const InputSpec& spec = input_specs_[position];
+    const std::string_view text = slice(object);
+    Node node{.op = Opcode::placeholder};
+    bool constant = false;
+    for (auto field : object) {
+      const std::string_view kind = field.unescaped_key();
+      ondemand::value value = field.value();
+      const Trail::Step step(document_.trail, kind);
+      if (kind == "as_tensor" || kind == "as_custom_obj")
+        node.name = std::string(value.get_object()["name"].get_string().value());
+      else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool")
+        node.name = std::string(value.get_object()["as_name"].get_string().value());
+      else {
+        node.name = spec.constant.empty() ? fmt::format("arg{}", position) : spec.constant;
+        constant = true;
+      }
+      if (kind == "as_tensor" && !values_.count(node.name))
+        document_.fail(fmt::format("'{}' has no entry in tensor_values", node.name));
+    }
+    if (constant) {
+      object.reset();
+      node.args = {read_arg(document_, object, editor_.graph())};
+    }
+    if (node.name.empty()) document_.fail("an input without a name");
+    node.target = node.name;
+    node.state = spec.state;
+    add(std::move(node), text, spec.text);
+  }
+
+  struct Output {
+    std::string name;            // empty: nothing is made
+    std::vector<Output> items;   // of a list
+    bool is_list = false;
+  };
+
+  void node(ondemand::object object) {
+    const std::string_view text = slice(object);
+    Node node;
+    std::vector<Output> outputs;
+    bool single_in_tuple = false;  // a higher-order operator that returns a tuple of one
+    for (auto field : object) {
+      const std::string_view key = field.unescaped_key();
+      ondemand::value value = field.value();
+      const Trail::Step step(document_.trail, key);
+      if (key == "target")
+        node.target = target_from_file(value.get_string().value());
+      else if (key == "inputs")
+        arguments(node, value.get_array());
+      else if (key == "outputs")
+        outputs = this->outputs(value.get_array());
+      else if (key == "metadata")
+        node.meta = metadata(value.get_object());
+      else if (key == "name" && !value.is_null())
+        node.name = string_in(value);
+      else if (key == "is_hop_single_tensor_return" && !value.is_null())
+        single_in_tuple = !value.get_bool().value();
+    }
+    if (node.target.empty()) document_.fail("a node without a target");
+    const bool one = outputs.size() == 1 && !outputs[0].is_list && !outputs[0].name.empty();
+    if (one && !(single_in_tuple && node.target.starts_with("higher_order."))) {
+      node.name = outputs[0].name;
+      add(std::move(node), text);
+      return;
+    }
+    if (node.name.empty() || values_.count(node.name) || source_.symbolic.count(node.name))
+      node.name = unused_name(node.name.empty() ? node.target : node.name);
+    const MetaPtr meta = node.meta;
+    const std::string name = node.name;
+    add(std::move(node), text);
+    const bool list = outputs.size() == 1 && outputs[0].is_list;
+    getitems(editor_.graph().find(name), list ? outputs[0].items : outputs, meta);
+  }
+
+  void getitems(NodeId of, const std::vector<Output>& outputs, const MetaPtr& meta) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Output& output = outputs[i];
+      if (!output.is_list && output.name.empty()) continue;
+      Node item{.name = output.name, .target = "operator.getitem"};
+      item.args = {of, static_cast<std::int64_t>(i)};
+      item.meta = meta;
+      if (output.is_list) item.name = unused_name(editor_.graph()[of].name);
+      const std::string name = item.name;
+      add(std::move(item), {});
+      if (output.is_list) getitems(editor_.graph().find(name), output.items, meta);
+    }
+  }
+
+  // A name for a node whose value has none in the file.
+  std::string unused_name(std::string_view base) {
+    std::string stem;
+    for (char c : base) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    for (std::size_t n = 0;; ++n) {
+      std::string name = n == 0 ? stem + "_outputs" : fmt::format("{}_outputs_{}", stem, n);
+      if (!values_.count(name) && !source_.symbolic.count(name) && !editor_.graph().name_taken(name))
+        return name;
+    }
+  }
+
+  std::vector<Output> outputs(ondemand::array array) {
+    std::vector<Output> out;
+    for (ondemand::value item : array) {
+      const Trail::Step at(document_.trail, out.size());
+      Output output;
+      for (auto field : item.get_object()) {
+        const std::string_view kind = field.unescaped_key();
+        ondemand::value value = field.value();
+        if (kind == "as_tensor") {
+          output.name = value_name(value.get_object()["name"].get_string().value());
+        } else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
+          ondemand::value name;
+          if (!value.get_object()["as_name"].get(name)) output.name = string_in(name);
+        } else if (kind == "as_tensors" || kind == "as_sym_ints" || kind == "as_sym_floats" ||
+                   kind == "as_sym_bools") {
+          output.is_list = true;
+          const char* key = kind == "as_tensors" ? "name" : "as_name";
+          for (ondemand::value element : value.get_array()) {
+            ondemand::value name;
+            Output& inner = output.items.emplace_back();
+            if (!element.get_object()[key].get(name)) inner.name = string_in(name);
+          }
+        } else if (kind == "as_optional_tensors") {
+          output.is_list = true;
+          for (ondemand::value element : value.get_array()) {
+            ondemand::value tensor;
+            Output& inner = output.items.emplace_back();
+            if (!element.get_object()["as_tensor"].get(tensor))
+              inner.name = std::string(tensor.get_object()["name"].get_string().value());
+          }
+        }
+      }
+      out.push_back(std::move(output));
+    }
+    return out;
+  }
+
+  std::string value_name(std::string_view name) {
+    std::string text(name);
+    if (!values_.count(text)) document_.fail(fmt::format("'{}' has no entry in tensor_values", name));
+    return text;
+  }
+
+  void arguments(Node& node, ondemand::array array) {
+    std::size_t position = 0;
+    for (ondemand::value item : array) {
+      const Trail::Step at(document_.trail, position++);
+      std::string name;
+      Arg arg;
+      std::int64_t kind = 1;
+      for (auto field : item.get_object()) {
+        const std::string_view key = field.unescaped_key();
+        ondemand::value value = field.value();
+        if (key == "name")
+          name = string_in(value);
+        else if (key == "arg")
+          arg = read_arg(document_, value.get_object(), editor_.graph());
+        else if (key == "kind" && !value.is_null())
+          kind = value.get_int64();
+      }
+      if (kind == 2 || !node.kwargs.empty())
+        node.kwargs.emplace_back(std::move(name), std::move(arg));
+      else
+        node.args.push_back(std::move(arg));
+    }
+  }
+
+  MetaPtr metadata(ondemand::object object) {
+    auto meta = std::make_shared<Meta>();
+    for (auto field : object) {
+      std::string key(field.unescaped_key().value());
+      ondemand::value value = field.value();
+      if (value.type() == ondemand::json_type::string) meta->emplace_back(std::move(key), string_in(value));
+    }
+    return meta->empty() ? nullptr : meta;
+  }
+
+  // ---- modules whose calls are kept ------------------------------------------------------------
+
+  void module_calls(ondemand::object& module) {
+    const Trail::Step step(document_.trail, "module_call_graph");
+    Node output{.op = Opcode::output, .name = "output", .target = "output"};
+    output.args = {std::move(returned_)};
+    List kept;
+    std::size_t position = 0;
+    ondemand::value stored;
+    if (!module["module_call_graph"].get(stored))
+      for (ondemand::value item : stored.get_array()) {
+        const Trail::Step at(document_.trail, position++);
+        ondemand::object entry = item.get_object();
+        const std::string name(entry["fqn"].get_string().value());
+        ondemand::value value;
+        if (entry["signature"].get(value) || value.is_null()) continue;
+        ondemand::object signature = value.get_object();
+        if (name.empty()) {
+          source_.in_spec = std::string(signature["in_spec"].get_string().value());
+          source_.out_spec = std::string(signature["out_spec"].get_string().value());
+          continue;
+        }
+        source_.kept.push_back(name);
+        for (const char* side : {"inputs", "outputs"})
+          for (ondemand::value arg : signature[side].get_array()) {
+            const Arg read = read_arg(document_, arg.get_object(), editor_.graph());
+            for_each_node(read, [&](NodeId id) {
+              if (editor_.graph()[id].op != Opcode::placeholder) kept.items.push_back(id);
+            });
+          }
+      }
+    // Values that a module's call signature names must stay.
+    if (!kept.items.empty()) output.kwargs = {{"kept", std::move(kept)}};
+    while (editor_.graph().name_taken(output.name)) output.name += "_";
+    add(std::move(output), {});
+  }
+
+  Pt2Source& source_;
+  Editor& editor_;
+  JsonDocument document_;
+  std::unordered_map<std::string_view, TypePtr> types_;  // by their text
+  std::unordered_map<std::string, Value> values_;
+  std::vector<InputSpec> input_specs_;
+  StateRoles roles_;
+  std::size_t outputs_expected_ = 0;
+  Tuple returned_;
+};
+
+}  // namespace
+
+void read_program(Pt2Source& source, Editor& editor) {
+  source.model_text = source.text(kModelRecord);
+  ProgramReader(source, editor).read();
+  editor.set_mutations(source.mutations);
+}
+
+}  // namespace refx

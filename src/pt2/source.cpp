@@ -1,0 +1,57 @@
+#include "pt2/source.h"
+
+#include <fmt/format.h>
+
+#include "edit/made.h"
+#include "ir/content.h"
+#include "refx/error.h"
+
+namespace refx {
+
+const Pt2Source::OriginalRecord* Pt2Source::original(std::string_view name) const {
+  auto it = record_index.find(name);
+  return it == record_index.end() ? nullptr : &records[it->second];
+}
+
+std::string_view Pt2Source::text(std::string_view record) const {
+  const OriginalRecord* found = original(record);
+  if (!found || !found->blob.record)
+    throw Error(fmt::format("{}: there is no record '{}'; the file is not from torch.export.save",
+                            archive->path(), record));
+  return archive->read(*found->blob.record);
+}
+
+std::string Pt2Source::place_of(std::string_view record) const {
+  const OriginalRecord* found = original(record);
+  return found && found->blob.record ? found->blob.record->name : std::string(record);
+}
+
+std::optional<std::string> Pt2Source::original_skeleton() const {
+  if (whole) return archive->skeleton();
+  if (skeleton) return std::string(archive->read(*skeleton));
+  return std::nullopt;
+}
+
+std::string_view Pt2Source::sample_inputs() const {
+  return original(kSampleInputs) ? text(kSampleInputs) : std::string_view();
+}
+
+bool is_untouched(const StateEntry& entry) { return version_of(entry.tensor) == 0; }
+
+bool is_original(const Model& model, const Pt2Source& source) {
+  if (!model.history().empty() || model.mutations() != source.mutations) return false;
+  auto same = [](const auto& table, const auto& texts, auto pointer) {
+    if (table.size() != texts.size()) return false;
+    for (auto id : table)
+      if (id.value >= texts.size() || table.pointer(id) != texts[id.value].*pointer) return false;
+    return true;
+  };
+  if (!same(model.graph(), source.nodes, &Pt2Source::NodeText::node) ||
+      !same(model.state(), source.state, &Pt2Source::StateText::entry))
+    return false;
+  for (StateId id : model.state())
+    if (!is_untouched(model.state()[id])) return false;
+  return true;
+}
+
+}  // namespace refx

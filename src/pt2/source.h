@@ -1,0 +1,98 @@
+#pragma once
+
+#include <ATen/core/TensorBase.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "archive/writer.h"
+#include "pt2/storages.h"
+#include "pt2/symbols.h"
+#include "refx/model.h"
+#include "refx/source.h"
+
+namespace refx {
+
+// A file as it was before the first step: its records, and the texts that stand for each object of
+// the origin, so that whatever is still the same is written as it was read.
+class Pt2Source final : public Source {
+ public:
+  const std::string& path() const override { return archive->path(); }
+  std::string_view input_spec() const override { return in_spec; }
+  std::string_view output_spec() const override { return out_spec; }
+  std::string_view sample_inputs() const override;
+  const std::map<std::string, Range>& ranges() const override { return symbol_ranges; }
+
+  std::vector<std::string> kept_modules() const override { return kept; }
+
+  // The original's record of that name: text, checked; throws Error if it is missing.
+  std::string_view text(std::string_view record) const;
+
+  // The name that the record has in the archive, for error messages.
+  std::string place_of(std::string_view record) const;
+
+  struct OriginalRecord {
+    Record record;
+    Blob blob;                         // where its bytes are now …
+    std::shared_ptr<Content> content;  // … or what makes them
+  };
+  const OriginalRecord* original(std::string_view name) const;
+
+  std::shared_ptr<const Archive> archive;
+  std::vector<OriginalRecord> records;  // in file order
+  std::unordered_map<std::string_view, std::size_t> record_index;
+  bool whole = false;                // the archive is the original itself
+  const Record* skeleton = nullptr;  // the original's skeleton, in an archive with a history
+  // Null if the original cannot be written byte for byte (its weights were trained since).
+  std::optional<std::string> original_skeleton() const;
+  std::unique_ptr<Storages> storages = std::make_unique<Storages>(*this);
+
+  // Parts of models/model.json, brackets included, in the order in which they stand there.
+  struct Parts {
+    std::string_view inputs, outputs, nodes, tensor_values, input_specs, output_specs;
+  };
+  std::string_view model_text;
+  Parts parts;
+
+  struct NodeText {
+    std::shared_ptr<const Node> node;
+    std::string_view text;  // its element of `nodes`, or of `inputs`; empty for a getitem
+    std::string_view spec;  // its element of `input_specs`
+    std::string_view meta;  // its entry of `tensor_values`
+  };
+  std::vector<NodeText> nodes;  // by id
+  std::vector<Mutation> mutations;
+  std::unordered_map<std::string, std::string> symbolic;  // values that are no tensors: their kind
+
+  struct StateText {
+    std::shared_ptr<const StateEntry> entry;
+    std::string_view config;  // its entry in the weights or constants config
+    std::string record;       // full name of the record
+    bool opaque = false;      // a pickle, carried as it is
+  };
+  std::vector<StateText> state;  // by id
+
+  Symbols symbols;
+  std::string in_spec, out_spec;
+  std::vector<std::string> kept;  // paths of modules
+  std::map<std::string, Range> symbol_ranges;
+};
+
+// Whether the model is what the source's original holds, bit for bit.
+bool is_original(const Model& model, const Pt2Source& source);
+// Whether the entry's values are still those of the file.
+bool is_untouched(const StateEntry& entry);
+
+constexpr std::string_view kModelRecord = "models/model.json";
+constexpr std::string_view kWeights = "data/weights/";
+constexpr std::string_view kConstants = "data/constants/";
+constexpr std::string_view kWeightsConfig = "data/weights/model_weights_config.json";
+constexpr std::string_view kConstantsConfig = "data/constants/model_constants_config.json";
+constexpr std::string_view kSampleInputs = "data/sample_inputs/model.pt";
+constexpr std::string_view kSerializationId = ".data/serialization_id";
+
+}  // namespace refx

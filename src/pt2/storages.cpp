@@ -1,0 +1,127 @@
+#include "pt2/storages.h"
+
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "edit/made.h"
+#include "ir/content.h"
+#include "pt2/source.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+// Memory that costs nothing until it is filled.
+class OwnMemory : public Content {
+ public:
+  explicit OwnMemory(std::size_t size) : size_(size) {
+    if (size == 0) return;
+    data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data_ == MAP_FAILED) throw Error("not enough memory for the weights of the model");
+  }
+  ~OwnMemory() override {
+    if (data_) ::munmap(data_, size_);
+  }
+  void* data() const override { return data_; }
+  std::size_t size() const override { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_;
+};
+
+class Copied final : public OwnMemory {
+ public:
+  Copied(std::shared_ptr<const Archive> archive, const Record& record)
+      : OwnMemory(record.size), archive_(std::move(archive)), record_(record) {}
+
+ private:
+  void provide() override {
+    const std::string_view bytes = archive_->read(record_);
+    if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
+  }
+
+  std::shared_ptr<const Archive> archive_;
+  const Record& record_;
+};
+
+class SliceOf final : public OwnMemory {
+ public:
+  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size, std::array<std::uint64_t, 2> hash,
+          std::string name)
+      : OwnMemory(size), whole_(std::move(whole)), piece_(piece), hash_(hash), name_(std::move(name)) {}
+
+ private:
+  void provide() override {
+    require_content(whole_);
+    const at::Tensor part =
+        at::Tensor(whole_).detach().narrow(piece_.dim, piece_.start, piece_.length).contiguous();
+    REFX_CHECK(part.nbytes() == size(), "a slice has another size than its original");
+    if (content_hash(part) != hash_)
+      throw LostContent(fmt::format("an original was kept as part of record '{}', which another program has changed "
+                              "since; it is lost, but the change can be carried back to it",
+                              name_));
+    if (size() > 0) std::memcpy(data(), part.const_data_ptr(), size());
+  }
+
+  at::TensorBase whole_;
+  Piece piece_;
+  std::array<std::uint64_t, 2> hash_;
+  std::string name_;
+};
+
+constexpr std::uintptr_t kAlignment = 16;
+
+}  // namespace
+
+std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size,
+                                       std::array<std::uint64_t, 2> hash, std::string name) {
+  return std::make_shared<SliceOf>(std::move(whole), piece, size, hash, std::move(name));
+}
+
+namespace {
+
+c10::Storage mapped(const std::shared_ptr<const Archive>& archive, const Record& record, int copy) {
+  std::shared_ptr<Content> content = archive->map(record, copy);
+  if (reinterpret_cast<std::uintptr_t>(content->data()) % kAlignment != 0) {
+    content = std::make_shared<Copied>(archive, record);
+    content->require();
+  }
+  return storage_of(std::move(content));
+}
+
+}  // namespace
+
+c10::Storage Storages::unshared(const Record& record) {
+  auto [it, is_new] = unshared_.try_emplace(record.name);
+  if (is_new) it->second = mapped(source_.archive, record, 1);
+  return it->second;
+}
+
+c10::Storage Storages::of_record(const Record& record) {
+  auto [it, is_new] = of_record_.try_emplace(record.name);
+  if (!is_new) return it->second;
+  it->second = mapped(source_.archive, record, 0);
+  records_[it->second.unsafeGetStorageImpl()] = &record;
+  return it->second;
+}
+
+const Record* Storages::record_of(const c10::Storage& storage) const {
+  auto it = records_.find(storage.unsafeGetStorageImpl());
+  return it == records_.end() ? nullptr : it->second;
+}
+
+c10::Storage Storages::of_original(const std::string& name) {
+  const auto* original = source_.original(name);
+  REFX_CHECK(original, "no record '" + name + "'");
+  if (!original->content) return of_record(*original->blob.record);
+  auto [it, is_new] = of_content_.try_emplace(name);
+  if (is_new) it->second = storage_of(original->content);
+  return it->second;
+}
+
+}  // namespace refx

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/TensorBase.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "archive/archive.h"
+#include "refx/edit.h"
+
+namespace refx {
+
+class Content;
+class Pt2Source;
+
+// The memory behind records of a file: one storage for each, however many tensors are in it.
+class Storages {
+ public:
+  explicit Storages(const Pt2Source& source) : source_(source) {}
+
+  c10::Storage of_record(const Record& record);  // of the source's archive
+  // The same bytes in memory of their own: what is written to the other is not seen here.
+  c10::Storage unshared(const Record& record);
+  c10::Storage of_original(const std::string& record);   // wherever that is kept now
+  // The record that the storage was made of; null for any other memory.
+  const Record* record_of(const c10::Storage& storage) const;
+
+ private:
+  const Pt2Source& source_;
+  std::unordered_map<std::string, c10::Storage> of_record_, of_content_, unshared_;
+  std::unordered_map<const void*, const Record*> records_;
+};
+
+// The bytes of a part of another tensor, dense; made when they are first needed.
+// They must have this hash (see content_hash), or Error says that `name` was changed since.
+std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size,
+                                       std::array<std::uint64_t, 2> hash, std::string name);
+
+}  // namespace refx

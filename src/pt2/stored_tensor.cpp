@@ -1,0 +1,68 @@
+#include "pt2/stored_tensor.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/TensorImpl.h>
+#include <fmt/format.h>
+
+namespace refx {
+
+namespace {
+
+bool add_product(std::int64_t& sum, std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return !__builtin_mul_overflow(a, b, &product) && !__builtin_add_overflow(sum, product, &sum);
+}
+
+std::vector<std::int64_t> numbers(const std::vector<Dim>& dims) {
+  std::vector<std::int64_t> out;
+  for (const Dim& dim : dims) out.push_back(dim.value);
+  return out;
+}
+
+}  // namespace
+
+std::string why_outside(const TensorMeta& meta, std::uint64_t bytes) {
+  auto fixed = [](const Dim& dim) { return dim.known() && dim.value >= 0; };
+  std::int64_t last = meta.offset.value, count = 1;
+  bool fits = fixed(meta.offset);
+  for (std::size_t i = 0; fits && i < meta.type.sizes.size(); ++i) {
+    const Dim &size = meta.type.sizes[i], &stride = meta.strides[i];
+    fits = fixed(size) && fixed(stride) && !__builtin_mul_overflow(count, size.value, &count) &&
+           (size.value == 0 || add_product(last, size.value - 1, stride.value));
+  }
+  std::int64_t end = 0;
+  const auto item = static_cast<std::int64_t>(c10::elementSize(meta.type.dtype));
+  if (fits && count > 0) fits = add_product(end, last, item) && !__builtin_add_overflow(end, item, &end);
+  if (fits && static_cast<std::uint64_t>(end) <= bytes) return "";
+  return fmt::format("its sizes, strides and storage_offset do not fit into the {} bytes of its record", bytes);
+}
+
+at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta) {
+  const c10::InferenceMode ordinary_tensors(false);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
+      c10::scalarTypeToTypeMeta(meta.type.dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(numbers(meta.type.sizes), numbers(meta.strides),
+                                                      meta.offset.value);
+  if (meta.type.requires_grad) tensor.set_requires_grad(true);
+  return tensor;
+}
+
+at::TensorBase closed_tensor(const TensorMeta* meta) {
+  const c10::InferenceMode ordinary_tensors(false);
+  auto options = at::TensorOptions().device(c10::kMeta);
+  if (!meta) return at::empty({0}, options);
+  options = options.dtype(meta->type.dtype);
+  for (const Dim& size : meta->type.sizes)
+    if (!size.known() || size.value < 0) return at::empty({0}, options);
+  return at::empty(numbers(meta->type.sizes), options);
+}
+
+void append_stored_meta(std::string& out, const at::TensorBase& tensor) {
+  append_tensor_meta(out, *type_of(tensor), Symbols(), tensor.storage_offset());
+}
+
+}  // namespace refx

@@ -1,0 +1,300 @@
+#include "pt2/write_program.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/names.h"
+#include "pt2/json.h"
+#include "pt2/strides.h"
+#include "pt2/targets.h"
+#include "pt2/tensor_meta.h"
+#include "pt2/write_arg.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+const c10::FunctionSchema* schema_of(std::string_view target) {
+  const auto parts = operator_target(target);
+  if (!parts) return nullptr;
+  const std::string overload(parts->overload == "default" ? "" : parts->overload);
+  const auto handle = c10::Dispatcher::singleton().findSchema(
+      {fmt::format("{}::{}", parts->space, parts->name), overload});
+  return handle ? &handle->schema() : nullptr;
+}
+
+bool is_getitem(const Node& node) { return node.target == "operator.getitem"; }
+
+class ProgramWriter {
+ public:
+  ProgramWriter(const Model& model, const Pt2Source& source)
+      : model_(model), graph_(model.graph()), source_(source) {
+    for (const auto& text : source.nodes)
+      if (text.node->op == Opcode::call_function && !text.text.empty()) {
+        names_nodes_ = text.text.find("\"name\": " + json_quoted(text.node->name) + "}") !=
+                       std::string_view::npos;
+        break;
+      }
+  }
+
+  std::string text() {
+    struct Part {
+      std::string_view old;
+      std::string text;
+    };
+    std::vector<Part> parts = {{source_.parts.inputs, inputs()},
+                               {source_.parts.nodes, nodes()},
+                               {source_.parts.tensor_values, tensor_values()},
+                               {source_.parts.input_specs, input_specs()}};
+    const NodeId output = graph_.output();
+    if (!is_old(output)) {
+      parts.push_back({source_.parts.outputs, outputs(graph_[output])});
+      parts.push_back({source_.parts.output_specs, output_specs(graph_[output])});
+    }
+    std::sort(parts.begin(), parts.end(),
+              [](const Part& a, const Part& b) { return a.old.data() < b.old.data(); });
+    std::string out;
+    const char* at = source_.model_text.data();
+    for (const Part& part : parts) {
+      out.append(at, part.old.data()).append(part.text);
+      at = part.old.data() + part.old.size();
+    }
+    return out.append(at, source_.model_text.data() + source_.model_text.size());
+  }
+
+ private:
+  const Pt2Source::NodeText* old(NodeId id) const {
+    return id.value < source_.nodes.size() ? &source_.nodes[id.value] : nullptr;
+  }
+  bool is_old(NodeId id) const {
+    const auto* text = old(id);
+    return text && (text->node == graph_.pointer(id) || differ_in_marks(*text->node, graph_[id]));
+  }
+  // Marks are no part of the program.
+  static bool differ_in_marks(const Node& a, const Node& b) {
+    return a.op == b.op && a.name == b.name && a.target == b.target && a.args == b.args &&
+           a.kwargs == b.kwargs && a.state == b.state && a.meta == b.meta && a.marks != b.marks;
+  }
+
+  [[noreturn]] void cannot(const Node& node, const std::string& why) const {
+    throw Error(fmt::format("node '{}' ({}) cannot be written to a .pt2 file: {}", node.name,
+                            node.target, why));
+  }
+
+  void argument(std::string& out, const Arg& arg, const c10::TypePtr& type = nullptr) const {
+    append_arg(out, arg, graph_, source_.symbolic, type);
+  }
+
+  template <class F>
+  std::string placeholders(F&& text_of) const {
+    std::string out;
+    JsonList list(out, '[', ']');
+    for (NodeId id : graph_)
+      if (graph_[id].op == Opcode::placeholder) list.next() += text_of(id);
+    return close(list, out);
+  }
+
+  static std::string close(JsonList& list, std::string& out) {
+    list.close();
+    return std::move(out);
+  }
+
+  std::string inputs() const {
+    return placeholders([&](NodeId id) -> std::string {
+      if (is_old(id)) return std::string(old(id)->text);
+      return fmt::format("{{\"as_tensor\": {{\"name\": {}}}}}", json_quoted(graph_[id].name));
+    });
+  }
+
+  std::string input_specs() const {
+    return placeholders([&](NodeId id) -> std::string {
+      const Node& node = graph_[id];
+      const auto* text = old(id);
+      if (text && text->node->state == node.state) return std::string(text->spec);
+      if (node.state.empty()) cannot(node, "inputs of the model cannot be added");
+      const StateEntry& entry = model_.state()[model_.state().find(node.state)];
+      const std::string arg = fmt::format("{{\"arg\": {{\"name\": {}}}, ", json_quoted(node.name));
+      const std::string name = json_quoted(entry.name);
+      switch (entry.kind) {
+        case StateKind::parameter:
+          return fmt::format("{{\"parameter\": {}\"parameter_name\": {}}}}}", arg, name);
+        case StateKind::buffer:
+          return fmt::format("{{\"buffer\": {}\"buffer_name\": {}, \"persistent\": {}}}}}", arg, name,
+                             entry.persistent);
+        case StateKind::constant:
+          return fmt::format("{{\"tensor_constant\": {}\"tensor_constant_name\": {}}}}}", arg, name);
+      }
+      return "";
+    });
+  }
+
+  std::string outputs(const Node& output) const {
+    std::string out;
+    JsonList list(out, '[', ']');
+    for (const Arg& arg : returned(output)) argument(list.next(), arg);
+    return close(list, out);
+  }
+
+  const Args& returned(const Node& output) const {
+    const Tuple* tuple = output.args.empty() ? nullptr : output.args[0].get<Tuple>();
+    const NodeId origin = graph_.output();
+    const auto* text = old(origin);
+    if (!tuple || !text || tuple->items.size() != text->node->args[0].get<Tuple>()->items.size())
+      cannot(output, "the number of results cannot change");
+    return tuple->items;
+  }
+
+  std::string output_specs(const Node& output) const {
+    std::string out;
+    JsonList list(out, '[', ']');
+    const Args& args = returned(output);
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      std::string arg;
+      argument(arg, args[i]);
+      const auto mutation = std::find_if(source_.mutations.begin(), source_.mutations.end(),
+                                         [&](const Mutation& m) { return m.output == i; });
+      if (mutation == source_.mutations.end()) {
+        list.next() += fmt::format("{{\"user_output\": {{\"arg\": {}}}}}", arg);
+        continue;
+      }
+      const NodeId* id = args[i].get<NodeId>();
+      if (!id) cannot(output, fmt::format("result {} must be a tensor", i));
+      const StateId state = model_.state().find(mutation->target);
+      const char* kind = !state ? "user_input"
+                         : model_.state()[state].kind == StateKind::parameter ? "parameter"
+                                                                              : "buffer";
+      list.next() += fmt::format("{{\"{0}_mutation\": {{\"arg\": {{\"name\": {1}}}, \"{0}_name\": {2}}}}}",
+                                 kind, json_quoted(graph_[*id].name), json_quoted(mutation->target));
+    }
+    return close(list, out);
+  }
+
+  std::string nodes() const {
+    std::string out;
+    JsonList list(out, '[', ']');
+    for (NodeId id : graph_) {
+      const Node& node = graph_[id];
+      if (node.op == Opcode::placeholder || node.op == Opcode::output || is_getitem(node)) continue;
+      if (is_old(id))
+        list.next() += old(id)->text;
+      else
+        call(list.next(), id, node);
+    }
+    return close(list, out);
+  }
+
+  void call(std::string& out, NodeId id, const Node& node) const {
+    if (node.op != Opcode::call_function) cannot(node, "only calls of functions can");
+    const c10::FunctionSchema* schema = schema_of(node.target);
+    if (!schema && operator_target(node.target))
+      cannot(node, "the operator is not known here; load its library");
+    JsonList fields(out, '{', '}');
+    append_json(fields.key("target"), target_for_file(node.target));
+    fields.key("inputs");
+    {
+      JsonList list(out, '[', ']');
+      for (std::size_t i = 0; i < node.args.size(); ++i) {
+        const c10::Argument* formal = schema && i < schema->arguments().size() ? &schema->arguments()[i] : nullptr;
+        input(list.next(), formal ? formal->name() : "", node.args[i], formal, 1);
+      }
+      for (const auto& [name, arg] : node.kwargs) {
+        const c10::Argument* formal = nullptr;
+        if (schema)
+          for (const c10::Argument& a : schema->arguments())
+            if (a.name() == name) formal = &a;
+        input(list.next(), name, arg, formal, 2);
+      }
+    }
+    fields.key("outputs");
+    results(out, id, node, schema);
+    fields.key("metadata");
+    {
+      JsonList list(out, '{', '}');
+      if (node.meta)
+        for (const auto& [key, value] : *node.meta) append_json(list.key(key), value);
+    }
+    fields.key("is_hop_single_tensor_return") += "null";
+    if (names_nodes_) append_json(fields.key("name"), node.name);
+  }
+
+  void input(std::string& out, std::string_view name, const Arg& arg, const c10::Argument* formal,
+             int kind) const {
+    JsonList fields(out, '{', '}');
+    append_json(fields.key("name"), name);
+    argument(fields.key("arg"), arg, formal ? formal->real_type() : nullptr);
+    fields.key("kind") += std::to_string(kind);
+  }
+
+  void results(std::string& out, NodeId id, const Node& node, const c10::FunctionSchema* schema) const {
+    std::vector<NodeId> items;  // by position
+    for (NodeId user : graph_.users(id))
+      if (is_getitem(graph_[user]))
+        if (auto* i = graph_[user].args[1].get<std::int64_t>(); i && *i >= 0 && *i < 100000) {
+          items.resize(std::max(items.size(), static_cast<std::size_t>(*i) + 1));
+          items[static_cast<std::size_t>(*i)] = user;
+        }
+    JsonList list(out, '[', ']');
+    const bool several = schema && schema->returns().size() > 1;
+    const bool as_list = schema && schema->returns().size() == 1 &&
+                         schema->returns()[0].type()->kind() == c10::TypeKind::ListType;
+    if (!several && !as_list) {
+      argument(list.next(), id);
+      return;
+    }
+    if (several) items.resize(schema->returns().size());
+    if (std::count(items.begin(), items.end(), NodeId{}))
+      cannot(node, "each of its results needs an operator.getitem");
+    Args results(items.begin(), items.end());
+    if (as_list) {
+      argument(list.next(), List{std::move(results)}, schema->returns()[0].type());
+    } else {
+      for (const Arg& result : results) argument(list.next(), result);
+    }
+  }
+
+  std::string tensor_values() const {
+    std::string out;
+    JsonList list(out, '{', '}');
+    auto old_value = [&](const Pt2Source::NodeText& text) {
+      if (!text.meta.empty()) list.key(text.node->name) += text.meta;
+    };
+    const auto views = types_of_views(model_, source_);
+    for (NodeId id : graph_) {
+      const Node& node = graph_[id];
+      const auto* text = old(id);
+      if (auto view = views.find(id); view != views.end())
+        append_tensor_meta(list.key(node.name), *view->second, source_.symbols);
+      else if (text && text->node->type == node.type) {
+        old_value(*text);
+      } else if (node.type) {
+        append_tensor_meta(list.key(node.name), *node.type, source_.symbols);
+      }
+      if (!node.type && !text && node.op == Opcode::call_function)
+        cannot(node, "its type is not known; give the node one");
+      // Results of it that nobody takes any more are still in its text.
+      if (is_old(id) && !text->text.empty())
+        for (std::size_t next = id.value + 1; next < source_.nodes.size(); ++next) {
+          const auto& item = source_.nodes[next];
+          if (!item.text.empty() || !is_getitem(*item.node)) break;
+          if (!graph_.contains(NodeId(static_cast<std::uint32_t>(next)))) old_value(item);
+        }
+    }
+    return close(list, out);
+  }
+
+  const Model& model_;
+  const Graph& graph_;
+  const Pt2Source& source_;
+  bool names_nodes_ = false;  // older readers do not know that field
+};
+
+}  // namespace
+
+std::string program_text(const Model& model, const Pt2Source& source) {
+  return ProgramWriter(model, source).text();
+}
+
+}  // namespace refx

@@ -1,0 +1,114 @@
+#include "archive/archive.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "archive/files.h"
+#include "ir/content.h"
+#include "kit.h"
+
+namespace refx::testing {
+namespace {
+
+TEST(Archive, ListsAndReadsRecords) {
+  const Folder folder;
+  Contents contents = some_contents();
+  write_with_torch(folder / "bert.pt2", contents);
+  const auto archive = Archive::open(folder / "bert.pt2");
+  EXPECT_EQ(archive->root(), "bert");
+  EXPECT_EQ(archive->path(), folder / "bert.pt2");
+  ASSERT_EQ(archive->records().size(), contents.size() + 1);
+  EXPECT_EQ(archive->records().back().name, ".data/serialization_id");
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    const Record& record = archive->records()[i];
+    EXPECT_EQ(record.name, contents[i].first);
+    EXPECT_TRUE(archive->read(record) == contents[i].second) << record.name;
+    EXPECT_EQ(record.offset % 64, 0u);
+    EXPECT_EQ(archive->find(record.name), &record);
+  }
+  EXPECT_EQ(archive->find("nothing"), nullptr);
+  const std::string error = error_of([&] { archive->at("nothing"); });
+  EXPECT_NE(error.find("bert.pt2: has no record 'nothing'"), std::string::npos) << error;
+}
+
+TEST(Archive, WritesIntoAMappedRecordStayInItsCopy) {
+  const Folder folder;
+  write_with_torch(folder / "m.pt2", some_contents());
+  const std::string before = read_file(folder / "m.pt2");
+  const auto archive = Archive::open(folder / "m.pt2");
+  const Record& record = archive->at("data/weights/weight_0");
+  const auto first = archive->map(record);
+  const auto second = archive->map(record, 1);
+  EXPECT_EQ(archive->map(record, 0), first);
+  EXPECT_NE(first, second);
+  first->require();
+  std::memset(first->data(), 'X', first->size());
+  second->require();
+  EXPECT_EQ(*static_cast<const char*>(second->data()), 'w');
+  EXPECT_EQ(archive->read(record)[0], 'w');
+  EXPECT_EQ(*static_cast<const char*>(archive->map(record)->data()), 'X');
+  EXPECT_TRUE(read_file(folder / "m.pt2") == before);
+}
+
+TEST(Archive, LivesAsLongAsItsContents) {
+  const Folder folder;
+  write_with_torch(folder / "m.pt2", some_contents());
+  auto archive = Archive::open(folder / "m.pt2");
+  std::weak_ptr<const Archive> watched = archive;
+  auto content = archive->map(archive->at("data/weights/weight_0"));
+  archive.reset();
+  std::filesystem::remove(folder / "m.pt2");
+  content->require();
+  EXPECT_EQ(*static_cast<const char*>(content->data()), 'w');
+  content.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(Archive, FindsDamageWhenTheRecordIsFirstUsed) {
+  const Folder folder;
+  write_with_torch(folder / "m.pt2", some_contents());
+  std::string bytes = read_file(folder / "m.pt2");
+  bytes[Archive::open(folder / "m.pt2")->at("data/weights/weight_1").offset + 77] ^= 1;
+  write_file(folder / "m.pt2", bytes);
+  const auto archive = Archive::open(folder / "m.pt2");
+  const Record& damaged = archive->at("data/weights/weight_1");
+  EXPECT_EQ(archive->read(archive->at("data/weights/weight_0")).size(), 256u);
+  const auto content = archive->map(damaged);
+  for (int i = 0; i < 2; ++i) {
+    const std::string error = error_of([&] { archive->read(damaged); });
+    EXPECT_NE(error.find("m.pt2: record 'data/weights/weight_1' is damaged (CRC-32 is "),
+              std::string::npos)
+        << error;
+    EXPECT_NE(error.find("get a fresh copy of the file"), std::string::npos);
+    EXPECT_EQ(error_of([&] { content->require(); }), error);
+  }
+}
+
+TEST(Archive, MayBeSharedByThreads) {
+  const Folder folder;
+  write_with_torch(folder / "m.pt2", some_contents());
+  const auto archive = Archive::open(folder / "m.pt2");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (const Record& record : archive->records()) {
+        archive->read(record);
+        archive->map(record, i % 2)->require();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+TEST(Archive, OpensTenThousandRecords) {
+  const Folder folder;
+  Contents contents;
+  for (int i = 0; i < 10'000; ++i)
+    contents.emplace_back("data/weights/weight_" + std::to_string(i), std::string(i % 300, 'x'));
+  write_with_refx(folder / "m.pt2", "m", contents);
+  EXPECT_EQ(Archive::open(folder / "m.pt2")->records().size(), 10'001u);
+}
+
+}  // namespace
+}  // namespace refx::testing

@@ -1,0 +1,95 @@
+"""Writes the .pt2 files that the tests of the program read, unless they are there and newer.
+
+usage: make_models.py FOLDER PROGRAM
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FILES = ("small.pt2", "other.pt2", "plain.pt2", "foreign.pt2")
+
+
+def up_to_date(folder):
+    script = Path(__file__).stat().st_mtime
+    return all((folder / f).exists() and (folder / f).stat().st_mtime > script for f in FILES)
+
+
+def models():
+    import torch
+    from torch import nn
+
+    class Attention(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.query = nn.Linear(width, width)
+            self.key = nn.Linear(width, width)
+            self.value = nn.Linear(width, width)
+
+        def forward(self, x):
+            scores = self.query(x) @ self.key(x).transpose(-2, -1) / 4.0
+            return scores.softmax(-1) @ self.value(x)
+
+    class Small(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = Attention(16)
+            self.hidden = nn.Linear(16, 8)
+            self.norm = nn.BatchNorm1d(8)
+            self.left = nn.Linear(8, 4)
+            self.right = nn.Linear(8, 4)
+            self.right.weight = self.left.weight
+
+        def forward(self, x):
+            h = self.norm(self.hidden(self.attention(x).mean(1)))
+            return self.left(h) + self.right(h.relu())
+
+    def export(module, *inputs, **options):
+        return torch.export.export(module.eval(), inputs, **options)
+
+    torch.manual_seed(0)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    small = Small()
+    x = torch.randn(2, 3, 16)
+    yield "small.pt2", export(small, x, dynamic_shapes={"x": {0: batch}})
+    with torch.no_grad():
+        small.hidden.bias[3] += 0.5
+    yield "other.pt2", export(small, x, dynamic_shapes={"x": {0: batch}})
+    yield "plain.pt2", export(nn.ReLU(), torch.randn(2))
+
+
+def change_graph(path, to):
+    """Copies an archive as another program might: every record kept, one value renamed."""
+    import torch
+
+    reader = torch._C.PyTorchFileReader(str(path))
+    writer = torch._C.PyTorchFileWriter(str(to))
+    for name in reader.get_all_records():
+        if name in (".data/version", ".data/serialization_id", "byteorder"):
+            continue
+        data = reader.get_record(name)
+        if name == "models/model.json":
+            data = data.replace(b'"softmax"', b'"soft"')
+        writer.write_record(name, data, len(data))
+    writer.write_record("byteorder", b"little", 6)
+    writer.write_end_of_file()
+
+
+def main(folder, refx):
+    folder.mkdir(parents=True, exist_ok=True)
+    if up_to_date(folder):
+        return
+    import torch
+
+    for name, program in models():
+        torch.export.save(program, folder / name)
+    with tempfile.TemporaryDirectory() as scratch:
+        fast = Path(scratch) / "fast.pt2"
+        command = [refx, "apply", folder / "small.pt2", "merge-linears", "-q", "-o", fast]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        change_graph(fast, folder / "foreign.pt2")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,317 @@
+#include "refx/verify.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "io/fake_source.h"
+#include "kit.h"
+#include "lab/in_double.h"
+#include "lab/private_state.h"
+
+namespace refx {
+namespace {
+
+using c10::IValue;
+using namespace testing;
+
+constexpr const char* kAttention = R"(parameter q.weight : f32[8, 16]
+parameter q.bias : f32[8]
+parameter k.weight : f32[8, 16]
+parameter k.bias : f32[8]
+graph():
+    %p_q_weight : f32[8, 16] [num_users=1] = placeholder[target=p_q_weight](state=q.weight)
+    %p_q_bias : f32[8] [num_users=1] = placeholder[target=p_q_bias](state=q.bias)
+    %p_k_weight : f32[8, 16] [num_users=1] = placeholder[target=p_k_weight](state=k.weight)
+    %p_k_bias : f32[8] [num_users=1] = placeholder[target=p_k_bias](state=k.bias)
+    %x : f32[4, 16] [num_users=2] = placeholder[target=x]
+    %q : f32[4, 8] [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_q_weight, %p_q_bias), kwargs = {})
+    %k : f32[4, 8] [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_k_weight, %p_k_bias), kwargs = {})
+    %div : f32[4, 8] [num_users=1] = call_function[target=aten.div.Tensor](args = (%q, 3.0), kwargs = {})
+    return (div, k))";
+
+Model rewritten() {
+  Model model = parse_filled(kAttention);
+  for (const char* name : {"merge-linears", "fuse-bias-in-linear", "change-true-div-to-mul-by-inverse"})
+    find_transformation(name)(model);
+  return model;
+}
+
+// The model with one tensor changed a little: what a wrong rewrite would do.
+Model broken(const Model& model, const std::string& state, double by) {
+  Model copy = model;
+  Editor editor(copy);
+  const StateId id = copy.state().find(state);
+  editor.set_state(id, at::Tensor(copy.state().tensor(id)) + by);
+  editor.commit({"break", "break", state, {}});
+  return copy;
+}
+
+TEST(Verify, PassesWhatTheTransformationsDo) {
+  const Verification result = verify(rewritten());
+  EXPECT_TRUE(result.passed()) << to_text(result);
+  EXPECT_TRUE(result.in_fp64) << result.why_not;
+  ASSERT_EQ(result.sets.size(), 1u);
+  EXPECT_EQ(result.sets[0].origin, "generated with seed 0");
+  ASSERT_EQ(result.sets[0].outputs.size(), 2u);
+  const OutputCheck& check = result.sets[0].outputs[0];
+  EXPECT_EQ(check.path, "output[0]");
+  EXPECT_EQ(check.type, "f32[4, 8]");
+  EXPECT_GT(check.original_error, 0);
+  EXPECT_GT(check.current_error, 0);
+  EXPECT_LT(check.current_relative(), 1e-6);
+}
+
+TEST(Verify, FailsOnASmallWrongChange) {
+  const Model wrong = broken(parse_filled(kAttention), "k.bias", 1e-4);
+  const Verification bad = verify(wrong);
+  EXPECT_FALSE(bad.passed());
+  EXPECT_TRUE(bad.sets[0].outputs[0].passed());
+  EXPECT_FALSE(bad.sets[0].outputs[1].passed());
+  EXPECT_NEAR(bad.sets[0].outputs[1].current_error, 1e-4, 1e-5);
+  EXPECT_NE(to_text(bad).find("FAIL"), std::string::npos);
+}
+
+// The sum of numbers that cancel is exact for one order of adding and not for another.
+TEST(Verify, ALuckyOriginalIsNoYardstick) {
+  const auto model = [](const char* first, const char* second) {
+    return parse(fmt::format(R"(graph():
+    %x : f32[3] [num_users=3] = placeholder[target=x]
+    %a : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 0), kwargs = {{}})
+    %b : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 1), kwargs = {{}})
+    %c : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 2), kwargs = {{}})
+    %s : [num_users=1] = call_function[target=aten.add.Tensor](args = (%a, %{}), kwargs = {{}})
+    %t : [num_users=1] = call_function[target=aten.add.Tensor](args = (%s, %{}), kwargs = {{}})
+    return t)", first, second));
+  };
+  const Model lucky = model("b", "c"), unlucky = model("c", "b");
+  const Inputs inputs{{at::tensor({1000.f, -1000.f, 1e-3f})}, "here"};
+  const Verification result = verify(unlucky, {.against = &lucky, .inputs = {inputs}});
+  const OutputCheck& check = result.sets[0].outputs[0];
+  EXPECT_EQ(check.original_error, 0);
+  EXPECT_GT(check.current_relative(), 1e-3);
+  EXPECT_TRUE(result.passed()) << to_text(result);
+}
+
+TEST(Verify, ToleranceOverrides) {
+  const Model wrong = broken(parse_filled(kAttention), "k.bias", 1e-4);
+  EXPECT_TRUE(verify(wrong, {.tolerance = 1e-3}).passed());
+  EXPECT_FALSE(verify(wrong, {.tolerance = 1e-9}).passed());
+}
+
+TEST(Verify, ComparesWithAnotherModel) {
+  const Model other = parse_filled(kAttention, 1), different = parse_filled(kAttention, 2);
+  const Model model = rewritten();
+  EXPECT_TRUE(verify(model, {.against = &other}).passed());
+  EXPECT_FALSE(verify(model, {.against = &different}).passed());
+}
+
+TEST(Verify, LeavesThreadsRandomStateAndDefaultTypeAlone) {
+  const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
+  const int threads = at::get_num_threads();
+  verify(rewritten(), {.threads = threads + 1});
+  EXPECT_EQ(at::get_num_threads(), threads);
+  EXPECT_TRUE(at::equal(at::detail::getDefaultCPUGenerator().get_state(), before));
+  EXPECT_EQ(at::empty({0}).scalar_type(), at::kFloat);
+}
+
+TEST(Verify, AttributesTheErrorToItsStep) {
+  Model model = parse_filled(kAttention);
+  find_transformation("change-true-div-to-mul-by-inverse")(model);
+  model = broken(model, "k.bias", 1e-3);
+  find_transformation("merge-linears")(model);
+  const Verification result = verify(model, {.per_step = true});
+  ASSERT_EQ(result.steps.size(), 3u) << to_text(result);
+  EXPECT_TRUE(result.steps[0].passed());
+  EXPECT_FALSE(result.steps[1].passed());
+  EXPECT_EQ(result.steps[1].transformation, "break");
+  EXPECT_EQ(result.steps[1].worst.path, "output[1]");
+  EXPECT_GT(result.steps[1].added_error, 1e-5);
+  // The merge stands on the broken step, and adds nothing of its own.
+  EXPECT_EQ(result.steps[2].built_on, std::vector<StepId>{StepId(2)});
+  EXPECT_LT(result.steps[2].added_error, 1e-5);
+}
+
+TEST(Verify, ComparesIntegersExactly) {
+  const std::string text = R"(parameter w : f32[4, 4]
+graph():
+    %p_w : f32[4, 4] [num_users=1] = placeholder[target=p_w](state=w)
+    %x : f32[8, 4] [num_users=1] = placeholder[target=x]
+    %y : [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_w), kwargs = {})
+    %best : [num_users=1] = call_function[target=aten.argmax.default](args = (%y, -1), kwargs = {})
+    return best)";
+  const Model model = parse_filled(text), other = parse_filled(text, 7);
+  EXPECT_TRUE(verify(model).passed());
+  const Verification result = verify(model, {.against = &other});
+  EXPECT_FALSE(result.passed());
+  EXPECT_TRUE(result.sets[0].outputs[0].exact);
+  EXPECT_NE(result.sets[0].outputs[0].problem.find("elements differ"), std::string::npos);
+}
+
+TEST(Verify, NonFiniteValuesMustStandInTheSamePlaces) {
+  const std::string head = R"(graph():
+    %x : f32[4] [num_users=1] = placeholder[target=x]
+)";
+  const auto model = [&](const std::string& op) {
+    return parse(head + "    %y : [num_users=1] = call_function[target=aten." + op +
+                 ".default](args = (%x,), kwargs = {})\n    return y");
+  };
+  const Model log = model("log"), relu = model("relu");
+  const Inputs inputs{{at::tensor({-1.f, 0.f, 1.f, 2.f})}, "here"};
+  EXPECT_TRUE(verify(log, {.inputs = {inputs}}).passed());
+  const Verification result = verify(relu, {.against = &log, .inputs = {inputs}});
+  EXPECT_EQ(result.sets[0].outputs[0].problem, "nan or inf stands in other places");
+}
+
+constexpr const char* kCounter = R"(buffer n : f32[1]
+graph():
+    %b_n : f32[1] [num_users=1] = placeholder[target=b_n](state=n)
+    %x : f32[1] [num_users=1] = placeholder[target=x]
+    %add_ : [num_users=0] = call_function[target=aten.add_.Tensor](args = (%b_n, BY), kwargs = {})
+    %y : [num_users=1] = call_function[target=aten.mul.Tensor](args = (%x, 2), kwargs = {})
+    return y)";
+Model counter(const std::string& by) {
+  std::string text = kCounter;
+  return parse_filled(text.replace(text.find("BY"), 2, by));
+}
+
+TEST(Verify, ComparesBuffersThatTheModelWritesAndKeepsTheirValues) {
+  const Model model = counter("1.0"), same = counter("1.0"), other = counter("2.0");
+  const at::Tensor n(model.state().tensor(model.state().find("n")));
+  const at::Tensor before = n.clone();
+  const Verification good = verify(model, {.against = &same});
+  EXPECT_TRUE(good.passed()) << to_text(good);
+  ASSERT_EQ(good.sets[0].outputs.size(), 2u);
+  EXPECT_EQ(good.sets[0].outputs[1].path, "state 'n'");
+  EXPECT_TRUE(at::equal(n, before));
+  const Verification bad = verify(model, {.against = &other});
+  EXPECT_TRUE(bad.sets[0].outputs[0].passed());
+  EXPECT_FALSE(bad.sets[0].outputs[1].passed());
+}
+
+TEST(Verify, FoldedBatchNormsLeaveNoStateToCompare) {
+  Model model = parse_filled(R"(parameter c.weight : f32[4, 3, 3, 3]
+parameter n.weight : f32[4]
+parameter n.bias : f32[4]
+buffer n.running_mean : f32[4]
+buffer n.running_var : f32[4]
+graph():
+    %p_c_weight : f32[4, 3, 3, 3] [num_users=1] = placeholder[target=p_c_weight](state=c.weight)
+    %p_n_weight : f32[4] [num_users=1] = placeholder[target=p_n_weight](state=n.weight)
+    %p_n_bias : f32[4] [num_users=1] = placeholder[target=p_n_bias](state=n.bias)
+    %b_n_running_mean : f32[4] [num_users=1] = placeholder[target=b_n_running_mean](state=n.running_mean)
+    %b_n_running_var : f32[4] [num_users=1] = placeholder[target=b_n_running_var](state=n.running_var)
+    %x : f32[2, 3, 8, 8] [num_users=1] = placeholder[target=x]
+    %conv : f32[2, 4, 6, 6] [num_users=1] = call_function[target=aten.conv2d.default](args = (%x, %p_c_weight), kwargs = {})
+    %norm : f32[2, 4, 6, 6] [num_users=1] = call_function[target=aten.batch_norm.default](args = (%conv, %p_n_weight, %p_n_bias, %b_n_running_mean, %b_n_running_var, False, 0.1, 1e-05, True), kwargs = {})
+    return norm)");
+  ASSERT_FALSE(find_transformation("fuse-batch-norm-2d-in-conv-2d")(model).steps.empty());
+  const Verification result = verify(model, {.per_step = true});
+  EXPECT_TRUE(result.passed()) << to_text(result);
+  EXPECT_EQ(result.sets[0].outputs.size(), 1u);
+}
+
+TEST(Verify, SaysWhenOutputsAreRandomAndStartsFromOneSeed) {
+  const Model model = parse(R"(graph():
+    %x : f32[8, 4] [num_users=1] = placeholder[target=x]
+    %y : [num_users=1] = call_function[target=aten.dropout.default](args = (%x, 0.5, True), kwargs = {})
+    return y)");
+  const Verification result = verify(model);
+  EXPECT_TRUE(result.passed()) << to_text(result);
+  EXPECT_TRUE(result.random);
+  EXPECT_FALSE(result.in_fp64);
+  EXPECT_NE(to_text(result).find("random"), std::string::npos);
+}
+
+TEST(Verify, FallsBackWhereThereIsNoDouble) {
+  const Model model = parse(R"(graph():
+    %x : f32[8, 4] [num_users=1] = placeholder[target=x]
+    %bits : [num_users=1] = call_function[target=aten.view.dtype](args = (%x, torch.int32), kwargs = {})
+    return bits)");
+  const Verification result = verify(model);
+  EXPECT_TRUE(result.passed());
+  EXPECT_FALSE(result.in_fp64);
+  EXPECT_NE(result.why_not.find("'bits'"), std::string::npos);
+}
+
+TEST(Verify, TriesOtherSizesWhereTheyAreSymbolic) {
+  FakeSource source;
+  source.symbols["s0"] = {2, 64};
+  std::string text = kAttention;
+  for (std::size_t at; (at = text.find("f32[4, ")) != text.npos;) text.replace(at, 7, "f32[s0{4}, ");
+  Model model = from_source(text, std::move(source));
+  find_transformation("merge-linears")(model);
+  const Verification result = verify(model);
+  EXPECT_TRUE(result.passed()) << to_text(result);
+  ASSERT_EQ(result.sets.size(), 3u);
+  EXPECT_NE(result.sets[1].outputs[0].type, result.sets[0].outputs[0].type);
+}
+
+TEST(Verify, GeneratesInputsWhereTheSamplesCannotBeRead) {
+  FakeSource source;
+  source.samples = "junk";
+  const Verification result = verify(from_source(kAttention, std::move(source)));
+  EXPECT_TRUE(result.passed());
+  EXPECT_EQ(result.sets[0].origin, "generated with seed 0");
+  ASSERT_FALSE(result.notes.empty());
+  EXPECT_NE(result.notes[0].find("data/sample_inputs/model.pt"), std::string::npos);
+}
+
+TEST(Verify, LowPrecisionIsMeasuredByItsOwnErrors) {
+  std::string text = kAttention;
+  for (std::size_t at; (at = text.find("f32")) != text.npos;) text.replace(at, 3, "bf16");
+  Model model = parse_filled(text);
+  for (const char* name : {"merge-linears", "change-true-div-to-mul-by-inverse"})
+    find_transformation(name)(model);
+  const Verification result = verify(model);
+  EXPECT_TRUE(result.passed()) << to_text(result);
+  EXPECT_TRUE(result.in_fp64);
+  EXPECT_GT(result.sets[0].outputs[0].original_relative(), 1e-4);
+}
+
+TEST(InDouble, WidensTheDtypesThatTheGraphAsksFor) {
+  const Model model = refx::in_double(parse_filled(R"(graph():
+    %x : f32[2] [num_users=2] = placeholder[target=x]
+    %ids : i64[2] [num_users=1] = placeholder[target=ids]
+    %a : [num_users=1] = call_function[target=aten.to.dtype](args = (%ids, torch.float32), kwargs = {})
+    %b : [num_users=1] = call_function[target=aten.zeros.default](args = ([2],), kwargs = {dtype: torch.bfloat16})
+    %c : [num_users=1] = call_function[target=aten.to.dtype](args = (%x, torch.int64), kwargs = {})
+    %d : [num_users=1] = call_method[target=float](args = (%x,), kwargs = {})
+    %e : [num_users=1] = call_function[target=aten.ones.default](args = ([2],), kwargs = {})
+    return (a, b, c, d, e))"));
+  const DoubleByDefault by_default;
+  Model run = model;
+  const auto out = tensors_in(run.forward(refx::in_double(std::vector<IValue>{at::ones({2}, at::kFloat), at::ones({2}, at::kLong)})));
+  ASSERT_EQ(out.size(), 5u);
+  EXPECT_EQ(out[0].scalar_type(), at::kDouble);
+  EXPECT_EQ(out[1].scalar_type(), at::kDouble);
+  EXPECT_EQ(out[2].scalar_type(), at::kLong);
+  EXPECT_EQ(out[3].scalar_type(), at::kDouble);
+  EXPECT_EQ(out[4].scalar_type(), at::kDouble);
+}
+
+TEST(PrivateState, FollowsViewsToWhatIsWritten) {
+  const Model model = parse_filled(R"(buffer cache : f32[4, 2]
+buffer other : f32[2]
+parameter w : f32[2]
+graph():
+    %b_cache : f32[4, 2] [num_users=1] = placeholder[target=b_cache](state=cache)
+    %b_other : f32[2] [num_users=1] = placeholder[target=b_other](state=other)
+    %p_w : f32[2] [num_users=1] = placeholder[target=p_w](state=w)
+    %row : [num_users=1] = call_function[target=aten.select.int](args = (%b_cache, 0, 1), kwargs = {})
+    %sum : [num_users=1] = call_function[target=aten.add.Tensor](args = (%b_other, %p_w), kwargs = {})
+    %copy_ : [num_users=1] = call_function[target=aten.copy_.default](args = (%row, %sum), kwargs = {})
+    return copy_)");
+  ASSERT_EQ(written_state(model), std::vector<StateId>{model.state().find("cache")});
+  const Model copy = with_private_state(model);
+  const auto data = [](const Model& m, const char* name) {
+    return m.state().tensor(m.state().find(name)).data_ptr();
+  };
+  EXPECT_NE(data(copy, "cache"), data(model, "cache"));
+  EXPECT_EQ(data(copy, "w"), data(model, "w"));
+}
+
+}  // namespace
+}  // namespace refx
