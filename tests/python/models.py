@@ -1125,7 +1125,7 @@ class ExtremeNorm(nn.Module):
         return self.norm1(self.linear(x)), self.norm0(self.zero(x))
 
 
-@model(conv=1, norm=1, bias=2, merge=1)
+@model(merge=1, conv=1, norm=1, bias=2)
 def extreme_norm():
     return Example(ExtremeNorm(), (images(2, 6, 2),))
 
