@@ -6,8 +6,9 @@ help:  ## show this list
 setup:  ## install what is missing: Debian packages, .venv with torch
 	@scripts/setup.sh
 
-build: build/build.ninja  ## build the library, the program and the tests
+build: build/build.ninja  ## build the library, the program, the Python package (into .venv) and the tests
 	@cmake --build --preset release -j $(JOBS)
+	@.venv/bin/python -c "import sysconfig as s; open(s.get_path('purelib') + '/refx.pth', 'w').write('$(CURDIR)/build/python\n')"
 
 test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)

@@ -1,9 +1,9 @@
 // refx apply: rewrites a file, and says what was done and what was left alone.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "commands.h"
 #include "edit/glob.h"
@@ -103,16 +103,15 @@ void check_patterns(const ApplyOptions& options, const Model& model,
 }
 
 void print_nothing_done(const Model& model, const Transformations& transformations) {
-  std::vector<std::string> names;
+  std::set<std::string> names;
+  for (const Transformation* transformation : transformations) names.insert(transformation->name());
   std::size_t steps = 0;
-  for (const Transformation* transformation : transformations) {
-    if (std::find(names.begin(), names.end(), transformation->name()) != names.end()) continue;
-    names.push_back(transformation->name());
-    for (const Step& step : model.history()) steps += step.transformation == names.back();
-  }
-  fmt::print("nothing to do: {} no site{}\n",
-             names.size() == 1 ? names[0] + " has" : fmt::format("{} have", fmt::join(names, ", ")),
-             steps == 0 ? "" : fmt::format(" left, and {} in the history", count(steps, "step")));
+  for (const Step& step : model.history()) steps += names.count(step.transformation);
+  const std::string who =
+      names.size() == 1 ? *names.begin() + " has no site"
+                        : fmt::format("none of the {} transformations has a site", names.size());
+  fmt::print("nothing to do: {}{}\n", who,
+             steps == 0 ? "" : fmt::format(" left; {} in the history", count(steps, "step")));
 }
 
 void print_report(const Model& model, const Applied& applied, const Counts& before,

@@ -59,7 +59,10 @@ std::string range_text(const Source::Range& range) {
   return "any";
 }
 
-std::string type_text(const Node& node) { return node.type ? print(*node.type) : "not known"; }
+std::string type_text(const Node& node) {
+  if (node.type) return print(*node.type);
+  return node.args.empty() ? "not known" : fmt::format("always {}", print(node.args[0], Graph()));
+}
 
 // ---- for people --------------------------------------------------------------------------------
 
@@ -172,7 +175,7 @@ void print_json(const InspectOptions& options, const Summary& s) {
   write_state(json, s);
   write(json.key("operators"), s.counts);
   write_findings(json, s);
-  if (options.graph) json.member("graph", print(s.model));
+  if (options.graph) json.member("graph", print_brief(s.model));
   fmt::print("{}", json.end().take());
 }
 
@@ -181,7 +184,7 @@ void print_json(const InspectOptions& options, const Summary& s) {
 int inspect(const InspectOptions& options) {
   const Model model = load(options.model);
   if (options.graph && !options.json) {
-    fmt::print("{}", print(model));
+    fmt::print("{}", print_brief(model));
     return kDone;
   }
   const Summary summary(model);

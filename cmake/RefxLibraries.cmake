@@ -1,7 +1,7 @@
-# What reads and writes files: libzip (consistency), simdjson, xxHash, libdeflate (CRC-32).
+# What reads and writes files: simdjson, xxHash, libdeflate (CRC-32).
 
 add_library(refx_file_libraries INTERFACE)
-foreach(name zip simdjson xxhash deflate)
+foreach(name simdjson xxhash deflate)
   find_library(REFX_LIB_${name} ${name})
   if(NOT REFX_LIB_${name})
     message(FATAL_ERROR "lib${name} not found; `make setup` installs it")

@@ -6,10 +6,22 @@ file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS tests/*.cpp)
 list(FILTER test_sources EXCLUDE REGEX /tests/install_consumer/)
 find_package(GTest QUIET)
 find_package(rapidcheck QUIET)
-if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND)
+find_library(REFX_LIB_zip zip) # a second opinion on malformed archives
+mark_as_advanced(REFX_LIB_zip)
+if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_LIB_zip)
   refx_executable(refx_tests ${test_sources})
   target_include_directories(refx_tests PRIVATE tests)
-  target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest)
+  target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest refx_file_libraries ${REFX_LIB_zip})
+
+  # Models that torch exports, for the tests of the program.
+  if(REFX_PYTHON)
+    set(models ${PROJECT_BINARY_DIR}/test_models)
+    set(models_variable REFX_MODELS=${models})
+    set(models_fixture cli_models)
+    add_test(NAME cli_models COMMAND ${REFX_PYTHON} ${PROJECT_SOURCE_DIR}/tests/cli/make_models.py
+                                     ${models} ${PROJECT_BINARY_DIR}/bin/refx)
+    set_tests_properties(cli_models PROPERTIES FIXTURES_SETUP cli_models)
+  endif()
 
   set(REFX_TEST_SHARDS 4 CACHE STRING "Processes that the unit tests are dealt out to")
   math(EXPR last "${REFX_TEST_SHARDS} - 1")
@@ -18,19 +30,19 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND)
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(
       unit_${i} PROPERTIES ENVIRONMENT
-      "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx")
+      "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;${models_variable}" FIXTURES_REQUIRED "${models_fixture}")
   endforeach()
   # Checks that look at which tests ran cannot be dealt out.
   add_test(NAME unit_layers COMMAND refx_tests --gtest_brief=1 --gtest_filter=Layers.*
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 elseif(BUILD_TESTING AND test_sources)
-  message(WARNING "GoogleTest or RapidCheck not found: no unit tests")
+  message(WARNING "GoogleTest, RapidCheck or libzip not found: no unit tests")
 endif()
 
 # The program against torch: files that Python exports, judges and damages.
 set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
-  add_test(NAME python COMMAND ${python} -m pytest -q tests/python
+  add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(
     python PROPERTIES PROCESSORS 2 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT

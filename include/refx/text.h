@@ -20,6 +20,8 @@ namespace refx {
 //
 // For any text that print() wrote, print(parse(text)) == text. docs/text.md has the grammar.
 std::string print(const Model& model);
+// For people: without metadata, and without the insides of what refx does not interpret.
+std::string print_brief(const Model& model);
 std::string print(const Graph& graph, NodeId node);
 std::string print(const TensorType& type);
 std::string print(const Arg& arg, const Graph& graph);

@@ -193,7 +193,7 @@ class DirectoryReader {
     if (is_folder(entry)) plain.remove_suffix(1);
     if (const auto fault = zip::name_fault(plain); !fault.empty())
       fail(entry.name, std::string(fault));
-    read_header(entry, load<std::uint16_t>(p + 8));
+    read_header(entry, p);
     extents_.push_back({entry.header, entry.data + entry.size, 0});
     return entry;
   }
@@ -206,7 +206,9 @@ class DirectoryReader {
     if (unknown) fail(name, fmt::format("unknown flags {:#x}", unknown));
   }
 
-  void read_header(DirectoryEntry& entry, std::uint16_t flags) const {
+  // `listed` is the entry in the directory.
+  void read_header(DirectoryEntry& entry, const char* listed) const {
+    const auto flags = load<std::uint16_t>(listed + 8);
     const auto outside = [&] { fail(entry.name, "it lies outside of the file's data"); };
     if (entry.header > directory_.begin || directory_.begin - entry.header < zip::kLocalHeaderSize)
       outside();
@@ -226,13 +228,11 @@ class DirectoryReader {
     read_sizes64(entry.name, std::string_view(p + zip::kLocalHeaderSize + name_size, extra_size),
                  {&size, &packed});
     // With a descriptor behind the data, the header before it may leave these open.
-    const bool open = flags & zip::kHasDescriptor;
-    const auto agrees = [&](std::uint64_t value, std::uint64_t expected) {
-      return value == expected || (open && (value == 0 || value == zip::kMax32));
-    };
-    if (name != entry.name || load<std::uint16_t>(p + 6) != flags ||
-        load<std::uint16_t>(p + 8) != 0 || !agrees(crc, entry.crc) || !agrees(size, entry.size) ||
-        !agrees(packed, entry.size))
+    const bool open = (flags & zip::kHasDescriptor) && crc == 0 && size == 0 && packed == 0;
+    const bool same = crc == entry.crc && size == entry.size && packed == entry.size;
+    // Version, then flags, method, time and date.
+    if (name != entry.name || load<std::uint16_t>(p + 4) > load<std::uint16_t>(listed + 6) ||
+        load<std::uint64_t>(p + 6) != load<std::uint64_t>(listed + 8) || !(open || same))
       fail(entry.name, "its header and the directory differ");
   }
 

@@ -25,11 +25,11 @@ Int capped(std::uint64_t value) {
 }
 
 // The 64-bit values that do not fit into their 32-bit fields; empty if all do.
-std::string sizes64(std::uint64_t size, std::uint64_t header) {
+std::string sizes64(std::uint64_t size, std::uint64_t packed, std::uint64_t header) {
   std::string values;
   if (size >= zip::kMax32) {
     store(values, size);
-    store(values, size);
+    store(values, packed);
   }
   if (header >= zip::kMax32) store(values, header);
   if (values.empty()) return values;
@@ -66,7 +66,7 @@ struct ArchiveWriter::Impl {
   void add(std::string_view name, const Blob& blob);
   void add_descriptor(std::uint32_t crc, std::uint64_t size, bool wide);
   void add_entry(const std::string& full_name, std::uint16_t flags, std::uint32_t crc,
-                 std::uint64_t size, std::uint64_t header, const std::string& wide);
+                 std::uint64_t size, std::uint64_t header);
   void add_id();
   void add_end();
 };
@@ -105,7 +105,7 @@ void ArchiveWriter::Impl::add(std::string_view name, const Blob& blob) {
   const std::uint64_t header = out.position();
   const std::uint64_t size = blob.size();
   const std::uint16_t flags = size == 0 ? zip::kUtf8 : zip::kUtf8 | zip::kHasDescriptor;
-  const std::string wide = sizes64(size, header);
+  const std::string wide = sizes64(size, 0, header);  // torch does not know the packed size yet
   const std::string pad = padding(header + zip::kLocalHeaderSize + full_name.size() + wide.size());
 
   std::string bytes;
@@ -119,7 +119,7 @@ void ArchiveWriter::Impl::add(std::string_view name, const Blob& blob) {
 
   const std::uint32_t crc = out.write(blob);
   if (size != 0) add_descriptor(crc, size, !wide.empty());
-  add_entry(full_name, flags, crc, size, header, wide);
+  add_entry(full_name, flags, crc, size, header);
 }
 
 void ArchiveWriter::Impl::add_descriptor(std::uint32_t crc, std::uint64_t size, bool wide) {
@@ -137,8 +137,8 @@ void ArchiveWriter::Impl::add_descriptor(std::uint32_t crc, std::uint64_t size, 
 }
 
 void ArchiveWriter::Impl::add_entry(const std::string& full_name, std::uint16_t flags,
-                                    std::uint32_t crc, std::uint64_t size, std::uint64_t header,
-                                    const std::string& wide) {
+                                    std::uint32_t crc, std::uint64_t size, std::uint64_t header) {
+  const std::string wide = sizes64(size, size, header);
   store(directory, zip::kEntry);
   store<std::uint32_t>(directory, 0);  // versions made by and needed
   store(directory, flags);

@@ -158,15 +158,19 @@ std::vector<Line> compare_state(const Model& a, const Model& b) {
 
 // ---- nodes -------------------------------------------------------------------------------------
 
-// As print() has it, without what follows from other nodes (num_users) and from the history
-// (marks).
+// As print() has it, without what follows from other nodes (num_users, strides of results) and from
+// the history (marks).
 std::string text_of(const Graph& graph, const Node& node) {
   if (node.op == Opcode::output && node.args.size() == 1 && node.kwargs.empty())
     return "return " + print(node.args[0], graph);
   std::string line = "%" + spelled(node.name) + " : ";
-  if (node.type) line += print(*node.type) + " ";
-  line += fmt::format("= {}[target={}]", to_string(node.op), spelled(node.target));
   const bool input = node.op == Opcode::placeholder || node.op == Opcode::get_attr;
+  if (node.type) {
+    TensorType type = *node.type;
+    if (!input) type.strides.clear();
+    line += print(type) + " ";
+  }
+  line += fmt::format("= {}[target={}]", to_string(node.op), spelled(node.target));
   if (!input || !node.args.empty() || !node.kwargs.empty()) {
     line += "(args = " + print(Tuple{node.args}, graph) + ", kwargs = {";
     const char* separator = "";

@@ -30,9 +30,18 @@ at::TensorBase like_original(const at::Tensor& values, const at::Tensor& origina
   return result;
 }
 
+bool left_alone(const at::Tensor& values, const at::Tensor& original) {
+  try {
+    require_content(original);
+  } catch (const LostContent&) {
+    return false;
+  }
+  return at::equal(values.reshape(original.sizes()), original);
+}
+
 [[noreturn]] void refuse(const Step& step, const std::string& name, const std::string& why) {
   throw Error(fmt::format("step {} ({}, {}) cannot be reversed: '{}' was changed since, {}; "
-                          "reverse with discard_changes to drop the change",
+                          "reverse with discard_changes (--discard-changes) to drop the change",
                           step.id.value, step.transformation, step.site, name, why));
 }
 
@@ -65,9 +74,8 @@ std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, con
         continue;
       }
       const at::Tensor original(changes.at(piece.part)->before->tensor);
-      require_content(original);
       // An original whose values were left alone returns as it is.
-      if (!at::equal(values.reshape(original.sizes()), original))
+      if (!left_alone(values, original))
         carried[piece.part] = like_original(values, original);
     }
     if (!any) refuse(step, entry.name, "and the change cannot be carried back to its originals");

@@ -195,6 +195,25 @@ void Transaction::restore_step(std::shared_ptr<Step> step) {
   model_.history_.add(std::move(step));
 }
 
+template <class T>
+void Transaction::restore(Id<T> id, std::shared_ptr<const T> value) {
+  auto& table = mutable_table<T>();
+  table.reserve_name(value->name, id);
+  table.exchange(id, std::move(value));
+  touch();
+}
+template void Transaction::restore(NodeId, std::shared_ptr<const Node>);
+template void Transaction::restore(StateId, std::shared_ptr<const StateEntry>);
+template void Transaction::restore(ModuleId, std::shared_ptr<const Module>);
+
+template <class T>
+void Transaction::restore_name(Id<T> id, const std::string& name) {
+  mutable_table<T>().reserve_name(name, id);
+}
+template void Transaction::restore_name(NodeId, const std::string&);
+template void Transaction::restore_name(StateId, const std::string&);
+template void Transaction::restore_name(ModuleId, const std::string&);
+
 std::shared_ptr<const Step> Transaction::remove_step(StepId id) {
   return model_.history_.remove(id);
 }

@@ -55,6 +55,12 @@ class Transaction {
   template <class T>
   Id<T> insert_place(Id<T> where);
   void restore_step(std::shared_ptr<Step> step);
+  // Or, where the edits of the steps stand in the model already: the value of an empty place, and
+  // the name that an erased one keeps; then add_step().
+  template <class T>
+  void restore(Id<T> id, std::shared_ptr<const T> value);
+  template <class T>
+  void restore_name(Id<T> id, const std::string& name);
   void set_next_step(std::uint32_t next) { model_.history_.next_id_ = next; }
 
   void set_mutations(std::vector<Mutation> mutations) { model_.mutations_ = std::move(mutations); }

@@ -5,7 +5,15 @@
 #include <memory>
 #include <mutex>
 
+#include "refx/error.h"
+
 namespace refx {
+
+// The contents are not to be had any more: what they were kept in was changed.
+class LostContent : public Error {
+ public:
+  using Error::Error;
+};
 
 // Memory of a tensor whose contents are provided, or checked, when they are first needed: a mapped
 // record of a file, an original that is a slice of another tensor. It hangs on the tensor's storage,

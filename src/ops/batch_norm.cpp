@@ -251,7 +251,11 @@ std::optional<Param> set_folded(Editor& editor, const Layer& layer, const Fold& 
     return layer.bias;
   }
   new_bias.set_requires_grad(weight.requires_grad());
-  const std::string own = owner_path(editor.state()[layer.weight.state].name) + ".bias";
+  // Beside "conv.weight" it is "conv.bias"; beside "kernel", a tensor without a module, "kernel_bias".
+  const std::string& weight_name = editor.state()[layer.weight.state].name;
+  const std::string own = weight_name.find('.') == weight_name.npos
+                              ? weight_name + "_bias"
+                              : owner_path(weight_name) + ".bias";
   const std::string name = editor.state().find(own) ? editor.state().fresh_name(own) : own;
   if (layer.module) set_module_parameter(editor, layer.module, "bias", true);
   return add_param(editor, layer.weight, name, new_bias, node);

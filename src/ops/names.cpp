@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "refx/source.h"
+
 namespace refx {
 
 std::optional<OperatorTarget> operator_target(std::string_view target) {
@@ -47,12 +49,23 @@ std::string module_path(const Node& node) {
     const auto entry = value.rfind(';') + 1;  // npos + 1 == 0
     const auto first = value.find(',', entry), second = value.find(',', first + 1);
     if (first == value.npos || second == value.npos) return "";
-    return value.substr(first + 1, second - first - 1);
+    const std::string path = value.substr(first + 1, second - first - 1);
+    return path.starts_with("_empty_nn_module_stack") ? "" : path;  // torch.export's word for none
   }
   return "";
 }
 
 }  // namespace
+
+std::string kept_modules_around(const Model& model, const Node& node) {
+  std::string around;
+  if (!model.source()) return around;
+  const std::string path = module_path(node);
+  for (const std::string& module : model.source()->kept_modules())
+    if (path == module || path.starts_with(module + ".") || path.starts_with(module + "@"))
+      around += (around.empty() ? "'" : ", '") + module + "'";
+  return around;
+}
 
 std::string place_name(const Node& node) {
   const std::string path = module_path(node);

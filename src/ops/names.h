@@ -32,6 +32,8 @@ std::optional<OperatorTarget> operator_target(std::string_view target);
 // its own name.
 std::string owner_path(std::string_view state_name);
 std::string place_name(const Node& node);
+// The modules around a node that are still called as such when the program is unflattened.
+std::string kept_modules_around(const Model& model, const Node& node);
 // {"a.b.query", "a.b.key"} -> "a.b.{query,key}"; long lists are shortened.
 std::string joined_paths(const std::vector<std::string>& paths);
 

@@ -29,14 +29,15 @@ void index_records(Pt2Source& source) {
 }
 
 void check_kind(const Archive& archive) {
-  auto is = [&](std::string_view name, std::string_view value) {
-    const Record* record = archive.find(name);
-    return !record || archive.read(*record) == value;
+  auto expect = [&](std::string_view name, std::string_view value) {
+    const std::string_view found = archive.read(archive.at(name));
+    if (found != value)
+      throw Error(fmt::format("{}: record '{}' says '{}', and refx reads '{}' only", archive.path(), name,
+                              found.substr(0, 20), value));
   };
-  if (!is("byteorder", "little"))
-    throw Error(fmt::format("{}: written on a big-endian machine; refx reads little-endian files", archive.path()));
-  if (!is("archive_format", "pt2") || !is("archive_version", "0"))
-    throw Error(fmt::format("{}: not a .pt2 file of a version that refx knows", archive.path()));
+  if (archive.find("byteorder")) expect("byteorder", "little");
+  expect("archive_format", "pt2");
+  expect("archive_version", "0");
   if (archive.find(kModelRecord)) return;
   std::vector<std::string> models;
   for (const Record& record : archive.records())
@@ -83,8 +84,14 @@ Model load(const std::string& path, const LoadOptions& options) {
   auto source = std::make_shared<Pt2Source>();
   source->archive = Archive::open(path);
   check_kind(*source->archive);
-  const bool history = options.history && source->archive->find(kHistory);
-  source->whole = !source->archive->find(kHistory);
+  const auto& records = source->archive->records();
+  const bool touched = std::any_of(records.begin(), records.end(),
+                                   [](const Record& record) { return record.name.starts_with("refx/"); });
+  const bool history = options.history && touched;
+  if (history && !source->archive->find(kHistory))
+    throw Error(fmt::format("{}: there are records of a history, but no '{}'; `refx forget` drops them and keeps "
+                            "the model", path, kHistory));
+  source->whole = !touched;
   if (history)
     read_original_records(*source);
   else

@@ -20,8 +20,8 @@ class Reader {
     Arg arg;
     int kinds = 0;
     for (auto field : object) {
-      if (++kinds > 1) document_.fail("an argument has two kinds");
       const std::string_view kind = field.unescaped_key();
+      if (++kinds > 1) document_.fail(fmt::format("an argument has a second kind, '{}'", kind));
       const Trail::Step step(document_.trail, kind);
       arg = of_kind(kind, field.value(), depth);
     }
@@ -120,7 +120,9 @@ class Reader {
       }
       return dict;
     }
-    return raw(kind, value);
+    if (kind == "as_graph" || kind == "as_custom_obj" || kind == "as_operator") return raw(kind, value);
+    // It may name values, which a rewrite would then take away.
+    document_.fail("an argument of a kind that refx does not know");
   }
 
   template <class T>

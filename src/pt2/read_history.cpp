@@ -83,7 +83,8 @@ class HistoryReader {
     const TensorMeta meta = this->meta(whole["meta"]);
     c10::Storage storage;
     dom::element name;
-    if (!in["record"].get(name))
+    const bool in_record = !in["record"].get(name);
+    if (in_record)
       storage = source_.storages->unshared(archive_.at(text_in(name)));
     else
       storage = storage_of(slice(whole["storage"].get_uint64(), depth + 1));
@@ -95,7 +96,8 @@ class HistoryReader {
     const auto rows = inside ? static_cast<std::uint64_t>(tensor.size(piece.dim)) : 1;
     if (!inside || (rows && tensor.nbytes() / rows * static_cast<std::uint64_t>(piece.length) != bytes))
       throw Error(fmt::format("storages[{}] is not inside its tensor", index));
-    return slice_content(std::move(tensor), piece, bytes);
+    std::string record = in_record ? text_in(name) : std::string(kHistory);
+    return slice_content(std::move(tensor), piece, bytes, hash(text_in(item["hash"])), std::move(record));
   }
 
   // ---- steps --------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ std::string Trail::text() const {
 }
 
 JsonDocument::JsonDocument(std::string file, std::string_view record, std::string_view text)
-    : file_(std::move(file)), record_(record), text_(text) {}
+    : file_(std::move(file)), record_(record), text_(text) {
+  while (!text_.empty() && (text_.back() == ' ' || text_.back() == '\n')) text_.remove_suffix(1);
+}
 
 void JsonDocument::fail(const std::string& what) const {
   const std::string where = trail.text();

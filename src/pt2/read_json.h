@@ -15,7 +15,7 @@ class Trail {
  public:
   class Step {
    public:
-    Step(Trail& trail, std::string_view name) : trail_(trail) { trail_.steps_.push_back({name, kNone}); }
+    Step(Trail& trail, std::string_view name) : trail_(trail) { trail_.steps_.push_back({std::string(name), kNone}); }
     Step(Trail& trail, std::size_t index) : trail_(trail) { trail_.steps_.push_back({{}, index}); }
     // Left in place by an exception, so that it can be told.
     ~Step() {
@@ -33,11 +33,20 @@ class Trail {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   struct Item {
-    std::string_view name;
+    std::string name;
     std::size_t index;
   };
   std::vector<Item> steps_;
 };
+
+// The text of an object or array, without consuming it.
+template <class T>
+std::string_view slice(T& container) {
+  std::string_view text = container.raw_json();
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
+  container.reset();
+  return text;
+}
 
 // Parses a document and reads it with `read(document)`; every failure becomes an Error that names
 // the file, the record and the place. At least 64 bytes after the text can be read.
@@ -51,6 +60,7 @@ class JsonDocument {
       auto document = parser_.iterate(simdjson::padded_string_view(
           text_.data(), text_.size(), text_.size() + simdjson::SIMDJSON_PADDING));
       ondemand::object root = document.get_object();
+      if (slice(root).size() != text_.size()) fail("there is something after the end of the document");
       f(root);
     } catch (const simdjson::simdjson_error& error) {
       fail(error.what());
@@ -65,15 +75,6 @@ class JsonDocument {
   std::string_view text_;
   ondemand::parser parser_;
 };
-
-// The text of an object or array, without consuming it.
-template <class T>
-std::string_view slice(T& container) {
-  std::string_view text = container.raw_json();
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
-  container.reset();
-  return text;
-}
 
 std::string string_in(ondemand::value value);
 double double_in(ondemand::value value);  // also "Infinity", "-Infinity", "NaN"

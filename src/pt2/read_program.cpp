@@ -23,7 +23,7 @@ struct Value {
 class ProgramReader {
  public:
   ProgramReader(Pt2Source& source, Editor& editor)
-      : source_(source), editor_(editor), document_(source.path(), kModelRecord, source.model_text) {}
+      : source_(source), editor_(editor), document_(source.path(), source.place_of(kModelRecord), source.model_text) {}
 
   void read() {
     document_.read([&](ondemand::object& root) {
@@ -43,9 +43,9 @@ class ProgramReader {
     const Trail::Step step(document_.trail, "schema_version");
     const std::int64_t major = root["schema_version"].get_object()["major"].get_int64();
     if (major != kSchemaMajor)
-      throw Error(fmt::format("{}: written with version {} of torch.export's schema; refx reads version {} "
-                              "(torch 2.11 to 2.13). Save the model again with such a torch",
-                              source_.path(), major, kSchemaMajor));
+      throw Error(fmt::format("{}: record '{}': schema_version {} is not one that refx reads ({}: torch 2.11 to "
+                              "2.13); save the model again with such a torch",
+                              source_.path(), kModelRecord, major, kSchemaMajor));
   }
 
   void ranges(ondemand::object& root) {
@@ -144,6 +144,7 @@ class ProgramReader {
       source_.parts.tensor_values = slice(tensors);
       for (auto field : tensors) {
         std::string name(field.unescaped_key().value());
+        const Trail::Step at(document_.trail, name);
         ondemand::object meta = field.value().get_object();
         Value value;
         value.text = slice(meta);
@@ -233,10 +234,11 @@ class ProgramReader {
   }
 
   void input(ondemand::object object, std::size_t position) {
-    if (position >= input_specs_.size()) document_.fail("has no input_spec");
+    if (position >= input_specs_.size()) document_.fail("has no entry in input_specs");
     const InputSpec& spec = input_specs_[position];
     const std::string_view text = slice(object);
     Node node{.op = Opcode::placeholder};
+    bool constant = false;
     for (auto field : object) {
       const std::string_view kind = field.unescaped_key();
       ondemand::value value = field.value();
@@ -245,10 +247,16 @@ class ProgramReader {
         node.name = std::string(value.get_object()["name"].get_string().value());
       else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool")
         node.name = std::string(value.get_object()["as_name"].get_string().value());
-      else
+      else {
         node.name = spec.constant.empty() ? fmt::format("arg{}", position) : spec.constant;
+        constant = true;
+      }
       if (kind == "as_tensor" && !values_.count(node.name))
         document_.fail(fmt::format("'{}' has no entry in tensor_values", node.name));
+    }
+    if (constant) {
+      object.reset();
+      node.args = {read_arg(document_, object, editor_.graph())};
     }
     if (node.name.empty()) document_.fail("an input without a name");
     node.target = node.name;
@@ -424,6 +432,7 @@ class ProgramReader {
           source_.out_spec = std::string(signature["out_spec"].get_string().value());
           continue;
         }
+        source_.kept.push_back(name);
         for (const char* side : {"inputs", "outputs"})
           for (ondemand::value arg : signature[side].get_array()) {
             const Arg read = read_arg(document_, arg.get_object(), editor_.graph());

@@ -17,7 +17,7 @@ class StateReader {
       : source_(source), editor_(editor), roles_(roles) {}
 
   void config(std::string_view record, std::string_view folder) {
-    JsonDocument document(source_.path(), record, source_.text(record));
+    JsonDocument document(source_.path(), source_.place_of(record), source_.text(record));
     document.read([&](ondemand::object& root) {
       const Trail::Step step(document.trail, "config");
       for (auto field : root["config"].get_object()) {

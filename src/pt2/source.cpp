@@ -21,6 +21,11 @@ std::string_view Pt2Source::text(std::string_view record) const {
   return archive->read(*found->blob.record);
 }
 
+std::string Pt2Source::place_of(std::string_view record) const {
+  const OriginalRecord* found = original(record);
+  return found && found->blob.record ? found->blob.record->name : std::string(record);
+}
+
 std::optional<std::string> Pt2Source::original_skeleton() const {
   if (whole) return archive->skeleton();
   if (skeleton) return std::string(archive->read(*skeleton));

@@ -27,8 +27,13 @@ class Pt2Source final : public Source {
   std::string_view sample_inputs() const override;
   const std::map<std::string, Range>& ranges() const override { return symbol_ranges; }
 
+  std::vector<std::string> kept_modules() const override { return kept; }
+
   // The original's record of that name: text, checked; throws Error if it is missing.
   std::string_view text(std::string_view record) const;
+
+  // The name that the record has in the archive, for error messages.
+  std::string place_of(std::string_view record) const;
 
   struct OriginalRecord {
     Record record;
@@ -73,6 +78,7 @@ class Pt2Source final : public Source {
 
   Symbols symbols;
   std::string in_spec, out_spec;
+  std::vector<std::string> kept;  // paths of modules
   std::map<std::string, Range> symbol_ranges;
 };
 

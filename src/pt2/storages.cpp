@@ -1,10 +1,12 @@
 #include "pt2/storages.h"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cstring>
 
+#include "edit/made.h"
 #include "ir/content.h"
 #include "pt2/source.h"
 #include "refx/error.h"
@@ -32,25 +34,11 @@ class OwnMemory : public Content {
   std::size_t size_;
 };
 
-class Copied final : public OwnMemory {
- public:
-  Copied(std::shared_ptr<const Archive> archive, const Record& record)
-      : OwnMemory(record.size), archive_(std::move(archive)), record_(record) {}
-
- private:
-  void provide() override {
-    const std::string_view bytes = archive_->read(record_);
-    if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
-  }
-
-  std::shared_ptr<const Archive> archive_;
-  const Record& record_;
-};
-
 class SliceOf final : public OwnMemory {
  public:
-  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size)
-      : OwnMemory(size), whole_(std::move(whole)), piece_(piece) {}
+  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size, std::array<std::uint64_t, 2> hash,
+          std::string name)
+      : OwnMemory(size), whole_(std::move(whole)), piece_(piece), hash_(hash), name_(std::move(name)) {}
 
  private:
   void provide() override {
@@ -58,29 +46,34 @@ class SliceOf final : public OwnMemory {
     const at::Tensor part =
         at::Tensor(whole_).detach().narrow(piece_.dim, piece_.start, piece_.length).contiguous();
     REFX_CHECK(part.nbytes() == size(), "a slice has another size than its original");
+    if (content_hash(part) != hash_)
+      throw LostContent(fmt::format("an original was kept as part of record '{}', which another program has changed "
+                              "since; it is lost, but the change can be carried back to it",
+                              name_));
     if (size() > 0) std::memcpy(data(), part.const_data_ptr(), size());
   }
 
   at::TensorBase whole_;
   Piece piece_;
+  std::array<std::uint64_t, 2> hash_;
+  std::string name_;
 };
 
-constexpr std::uintptr_t kAlignment = 16;
+constexpr std::uint64_t kAlignment = 16;
 
 }  // namespace
 
-std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size) {
-  return std::make_shared<SliceOf>(std::move(whole), piece, size);
+std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size,
+                                       std::array<std::uint64_t, 2> hash, std::string name) {
+  return std::make_shared<SliceOf>(std::move(whole), piece, size, hash, std::move(name));
 }
 
 namespace {
 
 c10::Storage mapped(const std::shared_ptr<const Archive>& archive, const Record& record, int copy) {
   std::shared_ptr<Content> content = archive->map(record, copy);
-  if (reinterpret_cast<std::uintptr_t>(content->data()) % kAlignment != 0) {
-    content = std::make_shared<Copied>(archive, record);
-    content->require();
-  }
+  // Copied where the file does not align it, and tensors of the model must be there at once.
+  if (record.offset % kAlignment != 0) content->require();
   return storage_of(std::move(content));
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/TensorBase.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -33,6 +34,8 @@ class Storages {
 };
 
 // The bytes of a part of another tensor, dense; made when they are first needed.
-std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size);
+// They must have this hash (see content_hash), or Error says that `name` was changed since.
+std::shared_ptr<Content> slice_content(at::TensorBase whole, const Piece& piece, std::size_t size,
+                                       std::array<std::uint64_t, 2> hash, std::string name);
 
 }  // namespace refx

@@ -37,7 +37,7 @@ std::string why_outside(const TensorMeta& meta, std::uint64_t bytes) {
   const auto item = static_cast<std::int64_t>(c10::elementSize(meta.type.dtype));
   if (fits && count > 0) fits = add_product(end, last, item) && !__builtin_add_overflow(end, item, &end);
   if (fits && static_cast<std::uint64_t>(end) <= bytes) return "";
-  return fmt::format("its sizes, strides and offset do not fit into the {} bytes of its record", bytes);
+  return fmt::format("its sizes, strides and storage_offset do not fit into the {} bytes of its record", bytes);
 }
 
 at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta) {

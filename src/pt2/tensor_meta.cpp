@@ -81,6 +81,8 @@ TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Sym
       meta.type.dtype = *dtype;
     } else if (key == "sizes") {
       meta.type.sizes = read_dims(document, value.get_array(), symbols);
+      for (const Dim& size : meta.type.sizes)
+        if (size.known() && size.value < 0) document.fail(fmt::format("a size of {}", size.value));
     } else if (key == "requires_grad") {
       meta.type.requires_grad = value.get_bool();
     } else if (key == "device") {
@@ -105,8 +107,9 @@ TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Sym
       meta.type.layout = *layout;
     }
   }
-  for (const Dim& size : meta.type.sizes)
-    if (size.known() && size.value < 0) document.fail(fmt::format("a size of {}", size.value));
+  const bool differentiable = c10::isFloatingType(meta.type.dtype) || c10::isComplexType(meta.type.dtype);
+  if (meta.type.requires_grad && !differentiable)
+    document.fail(fmt::format("requires_grad on a tensor of {}", c10::toString(meta.type.dtype)));
   if (meta.type.layout == c10::kStrided) {
     if (meta.strides.size() != meta.type.sizes.size())
       document.fail(fmt::format("{} sizes but {} strides", meta.type.sizes.size(), meta.strides.size()));

@@ -26,6 +26,10 @@ bool fills_storage(const at::TensorBase& tensor) {
          tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
 }
 
+std::string hex(const std::array<std::uint64_t, 2>& hash) {
+  return fmt::format("{:016x}{:016x}", hash[1], hash[0]);
+}
+
 bool same_bits(const at::TensorBase& whole, const Piece& piece, const at::TensorBase& part) {
   require_content(whole);
   require_content(part);
@@ -75,6 +79,7 @@ class HistoryWriter {
     at::TensorBase whole;
     Piece piece;
     std::size_t size;
+    std::array<std::uint64_t, 2> hash;
   };
 
   // Originals that are still there as parts of what a step made of them.
@@ -90,7 +95,7 @@ class HistoryWriter {
         if (!whole || !part || !fills_storage(part->tensor)) continue;
         if (same_bits(whole->tensor, piece, part->tensor))
           slices_.try_emplace(key_of_storage(part->tensor),
-                              SliceOf{whole->tensor, piece, part->tensor.nbytes()});
+                              SliceOf{whole->tensor, piece, part->tensor.nbytes(), content_hash(part->tensor)});
       }
     }
   }
@@ -115,8 +120,9 @@ class HistoryWriter {
 
   std::string slice_text(const SliceOf& slice) {
     const std::size_t whole = this->tensor(slice.whole);
-    return fmt::format("{{\"whole\": {}, \"dim\": {}, \"start\": {}, \"length\": {}, \"bytes\": {}}}", whole,
-                       slice.piece.dim, slice.piece.start, slice.piece.length, slice.size);
+    return fmt::format(
+        "{{\"whole\": {}, \"dim\": {}, \"start\": {}, \"length\": {}, \"bytes\": {}, \"hash\": \"{}\"}}", whole,
+        slice.piece.dim, slice.piece.start, slice.piece.length, slice.size, hex(slice.hash));
   }
 
   std::size_t tensor(const at::TensorBase& tensor) {
@@ -282,7 +288,7 @@ class HistoryWriter {
         const at::TensorBase& tensor = change->after->tensor;
         if (tensor.is_meta() || version_of(tensor) != made.version) break;
         const auto hash = made.hash == decltype(made.hash){} ? content_hash(tensor) : made.hash;
-        return fmt::format("{:016x}{:016x}", hash[1], hash[0]);
+        return hex(hash);
       }
     return "changed";
   }

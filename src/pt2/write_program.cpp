@@ -7,6 +7,7 @@
 
 #include "ops/names.h"
 #include "pt2/json.h"
+#include "pt2/strides.h"
 #include "pt2/targets.h"
 #include "pt2/tensor_meta.h"
 #include "pt2/write_arg.h"
@@ -260,10 +261,13 @@ class ProgramWriter {
     auto old_value = [&](const Pt2Source::NodeText& text) {
       if (!text.meta.empty()) list.key(text.node->name) += text.meta;
     };
+    const auto views = types_of_views(model_, source_);
     for (NodeId id : graph_) {
       const Node& node = graph_[id];
       const auto* text = old(id);
-      if (text && text->node->type == node.type) {
+      if (auto view = views.find(id); view != views.end())
+        append_tensor_meta(list.key(node.name), *view->second, source_.symbols);
+      else if (text && text->node->type == node.type) {
         old_value(*text);
       } else if (node.type) {
         append_tensor_meta(list.key(node.name), *node.type, source_.symbols);

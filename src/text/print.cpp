@@ -16,7 +16,7 @@ namespace {
 // Appends the text of things to a string, each in the place where parse() expects it.
 class Printer {
  public:
-  explicit Printer(const Graph* graph) : graph_(graph) {}
+  explicit Printer(const Graph* graph, bool brief = false) : graph_(graph), brief_(brief) {}
   std::string take() { return std::move(out_); }
 
   void model(const Model& model);
@@ -62,6 +62,7 @@ class Printer {
   void torch(std::string_view name) { out_.append("torch.").append(name); }
 
   const Graph* graph_;
+  bool brief_;
   std::string out_;
   bool bare_nodes_ = false;  // in a return: "linear" instead of "%linear", as torch.fx has it
   std::unordered_map<const void*, const std::string*> owners_;  // storage -> its first entry
@@ -199,7 +200,7 @@ void Printer::call(const Node& node) {
 }
 
 void Printer::notes(const Node& node) {
-  const bool has_meta = node.meta && !node.meta->empty();
+  const bool has_meta = node.meta && !node.meta->empty() && !brief_;
   if (!has_meta && node.marks.empty()) return;
   out_ += "  #";
   if (has_meta) {
@@ -317,7 +318,13 @@ void Printer::value(const SymInt& v) {
 
 void Printer::value(const Raw& v) {
   out_ += "raw(";
-  append_string(out_, v.text);
+  constexpr std::size_t kShown = 40;
+  if (brief_ && v.text.size() > kShown) {
+    append_string(out_, std::string_view(v.text).substr(0, kShown));
+    out_ += "...";
+  } else {
+    append_string(out_, v.text);
+  }
   out_ += ')';
 }
 
@@ -333,6 +340,12 @@ void Printer::value(const Dict& v) {
 
 std::string print(const Model& model) {
   Printer printer(&model.graph());
+  printer.model(model);
+  return printer.take();
+}
+
+std::string print_brief(const Model& model) {
+  Printer printer(&model.graph(), true);
   printer.model(model);
   return printer.take();
 }

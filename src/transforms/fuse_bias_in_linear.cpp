@@ -32,7 +32,9 @@ Node padding(const Editor& editor, const LinearOp& linear, std::int64_t width) {
     pad.args = {linear.input, List{{0, 1}}, 1.0};
   } else {
     pad.target = "torch.nn.functional.pad";
-    pad.args = {linear.input, Tuple{{0, 1}}, "constant", 1.0};
+    // As torch.fx writes it, so that a graph that is traced again stays the same.
+    pad.args = {linear.input, Tuple{{0, 1}}};
+    pad.kwargs = {{"mode", "constant"}, {"value", 1.0}};
   }
   return pad;
 }

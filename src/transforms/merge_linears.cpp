@@ -40,6 +40,11 @@ std::string difference(const Model& model, const LinearOp& a, const LinearOp& b)
     return "some of the weights are not saved with the model (persistent differs)";
   if (a.spelling != b.spelling)
     return "the linears are called in different ways (module, function or aten operator)";
+  const std::string around = kept_modules_around(model, model.graph()[a.node]);
+  const std::string other = kept_modules_around(model, model.graph()[b.node]);
+  if (around != other)
+    return fmt::format("the linears are not in the same of the modules that keep their calls ({})",
+                       around.empty() ? other : around);
   if (x.tensor.size(1) != y.tensor.size(1)) return "the linears have different input widths";
   if (a.bias && b.bias &&
       model.state().tensor(a.bias->state).requires_grad() !=

@@ -10,6 +10,7 @@
 #include "archive/files.h"
 #include "archive/writer.h"
 #include "archive/zip_format.h"
+#include "ir/content.h"
 #include "kit.h"
 
 namespace refx::testing {
@@ -133,6 +134,13 @@ TEST_F(Malformed, AZipOfAnotherWriterIsRead) {
 
   const auto archive = Archive::open(path());
   EXPECT_EQ(archive->root(), "r");
+  const Record& record = archive->at("b/c");
+  ASSERT_NE(record.offset % 8, 0u);
+  const auto content = archive->map(record);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(content->data()) % 16, 0u);
+  content->require();
+  EXPECT_EQ(std::string_view(static_cast<const char*>(content->data()), content->size()), "two");
+
   write_from_skeleton(folder_ / "again", archive->skeleton(), archive->records(),
                       {{.memory = "one"}, {.memory = "two"}});
   EXPECT_TRUE(read_file(folder_ / "again") == bytes);

@@ -1,9 +1,14 @@
-"""Writes the .pt2 files that the tests of the program read, unless they are there and newer."""
+"""Writes the .pt2 files that the tests of the program read, unless they are there and newer.
 
+usage: make_models.py FOLDER PROGRAM
+"""
+
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-FILES = ("small.pt2", "other.pt2", "plain.pt2")
+FILES = ("small.pt2", "other.pt2", "plain.pt2", "foreign.pt2")
 
 
 def up_to_date(folder):
@@ -54,7 +59,24 @@ def models():
     yield "plain.pt2", export(nn.ReLU(), torch.randn(2))
 
 
-def main(folder):
+def change_graph(path, to):
+    """Copies an archive as another program might: every record kept, one value renamed."""
+    import torch
+
+    reader = torch._C.PyTorchFileReader(str(path))
+    writer = torch._C.PyTorchFileWriter(str(to))
+    for name in reader.get_all_records():
+        if name in (".data/version", ".data/serialization_id", "byteorder"):
+            continue
+        data = reader.get_record(name)
+        if name == "models/model.json":
+            data = data.replace(b'"softmax"', b'"soft"')
+        writer.write_record(name, data, len(data))
+    writer.write_record("byteorder", b"little", 6)
+    writer.write_end_of_file()
+
+
+def main(folder, refx):
     folder.mkdir(parents=True, exist_ok=True)
     if up_to_date(folder):
         return
@@ -62,7 +84,12 @@ def main(folder):
 
     for name, program in models():
         torch.export.save(program, folder / name)
+    with tempfile.TemporaryDirectory() as scratch:
+        fast = Path(scratch) / "fast.pt2"
+        command = [refx, "apply", folder / "small.pt2", "merge-linears", "-q", "-o", fast]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        change_graph(fast, folder / "foreign.pt2")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -75,14 +75,19 @@ def refx():
 
 
 class Exports:
-    """Models as torch.export.save writes them."""
+    """Models as torch.export.save writes them. In REFX_TEST_MODELS, a folder, they are kept for the next run."""
 
     def __init__(self, folder, names):
         self.folder = folder
         self.lock = threading.Lock()
         self.started = {}
+        names = [name for name in names if not self.kept(name)]
         for part in (names[0::2], names[1::2]):
             self.start(part)
+
+    def kept(self, name):
+        path = self.folder / f"{name}.pt2"
+        return path.exists() and path.stat().st_mtime > (HERE / "models.py").stat().st_mtime
 
     def start(self, names):
         if names:
@@ -93,18 +98,23 @@ class Exports:
                 self.started[name] = process
 
     def __call__(self, name):
-        with self.lock:
-            if name not in self.started:
-                self.start([name])
         path = self.folder / f"{name}.pt2"
-        process = self.started[name]
-        while not path.exists():
+        with self.lock:
+            if name not in self.started and not self.kept(name):
+                self.start([name])
+        process = self.started.get(name)
+        while not self.kept(name):
             try:
                 _, err = process.communicate(timeout=0.1)
-                assert path.exists(), f"cannot export {name}:\n{err}"
+                assert self.kept(name), f"cannot export {name}:\n{err}"
             except subprocess.TimeoutExpired:
                 pass
         return path
+
+    def stop(self):
+        for process in set(self.started.values()):
+            process.kill()
+            process.wait()
 
 
 class Made:
@@ -153,8 +163,9 @@ class Made:
 
 class Workshop:
     def __init__(self, refx, folder, wanted):
-        (folder / "models").mkdir()
-        self.export = Exports(folder / "models", wanted)
+        exports = pathlib.Path(os.environ.get("REFX_TEST_MODELS") or folder / "models")
+        exports.mkdir(exist_ok=True)
+        self.export = Exports(exports, wanted)
         self.refx, self.folder = refx, folder
         self.pool = concurrent.futures.ThreadPoolExecutor(2)
         self.futures = {}
@@ -172,6 +183,7 @@ def workshop(refx, request, tmp_path_factory):
     workshop = Workshop(refx, tmp_path_factory.mktemp("workshop"), [n for n in models.MODELS if n in wanted])
     yield workshop
     workshop.pool.shutdown(cancel_futures=True)
+    workshop.export.stop()
 
 
 @pytest.fixture(scope="module", params=list(models.MODELS))

@@ -83,3 +83,51 @@ def check_same(current, original, truth, what):
     for i, (a, b, c) in enumerate(zip(leaves, expected, true)):
         reason = differs(a, b, c)
         assert not reason, f"{what}: result {i}: {reason}"
+
+
+class Recorder(torch.fx.Interpreter):
+    """Notes where a value is not what the graph says of it: torch trusts these notes and never checks."""
+
+    def __init__(self, module, strides):
+        super().__init__(module)
+        self.strides, self.wrong = strides, []
+
+    def run_node(self, node):
+        value = super().run_node(node)
+        said = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+        for real, noted in zip(torch.utils._pytree.tree_leaves(value), said):
+            reason = misdescribed(real, noted, self.strides)
+            if reason:
+                self.wrong.append(f"{node.name}: {reason}")
+        return value
+
+
+def hint(size):
+    return size if isinstance(size, int) else size.node.hint
+
+
+def misdescribed(real, noted, strides_too):
+    if not isinstance(real, torch.Tensor) or not isinstance(noted, torch.Tensor):
+        return None
+    if real.dtype != noted.dtype or real.dim() != noted.dim():
+        return f"{real.dtype}, {real.dim()} dimensions; noted: {noted.dtype}, {noted.dim()} dimensions"
+    sizes = [hint(s) for s in noted.shape]
+    if any(s is not None and s != r for s, r in zip(sizes, real.shape)):
+        return f"{list(real.shape)}; noted: {sizes}"
+    if not strides_too or not real.numel():
+        return None
+    strides = [hint(s) for s in noted.stride()]
+    if any(t is not None and t != r and n > 1 for t, r, n in zip(strides, real.stride(), real.shape)):
+        return f"strides {real.stride()}; noted: {strides}"
+    return None
+
+
+def misdescribed_values(program, args, kwargs, strides=False):
+    """Of the values of a graph, those that its metadata describes wrongly."""
+    args, kwargs = copy.deepcopy((args, kwargs))
+    recorder = Recorder(program.graph_module, strides)
+    inputs = pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t,
+                             program._graph_module_flat_inputs(args, kwargs))
+    with torch.no_grad():
+        recorder.run(*inputs)
+    return recorder.wrong

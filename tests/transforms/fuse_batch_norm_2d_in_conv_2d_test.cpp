@@ -176,6 +176,33 @@ graph():
 )");
 }
 
+// "kernel.bias" could not be an attribute: kernel is a tensor, not a module.
+TEST(FuseBatchNorm2d, AddsABiasBesideATensorWithoutAModule) {
+  expect_rewritten(kName, R"(
+parameter kernel : f32[6, 4, 3, 3]
+buffer mean : f32[6]
+buffer var : f32[6]
+graph():
+    %x : f32[2, 4, 7, 7] = placeholder[target=x]
+    %kernel = get_attr[target=kernel]
+    %conv2d = call_function[target=torch.conv2d](args = (%x, %kernel))
+    %mean = get_attr[target=mean]
+    %var = get_attr[target=var]
+    %batch_norm = call_function[target=torch.nn.functional.batch_norm](args = (%conv2d, %mean, %var))
+    return batch_norm
+)",
+                   R"(
+parameter kernel : f32[6, 4, 3, 3]
+parameter kernel_bias : f32[6]
+graph():
+    %x : f32[2, 4, 7, 7] = placeholder[target=x]
+    %kernel = get_attr[target=kernel]
+    %kernel_bias : f32[6] = get_attr[target=kernel_bias]
+    %batch_norm = call_function[target=torch.conv2d](args = (%x, %kernel, %kernel_bias))  # marks ["fuse-batch-norm-2d-in-conv-2d"]
+    return batch_norm
+)");
+}
+
 TEST(FuseBatchNorm2d, NamesItsSiteAfterBoth) {
   EXPECT_EQ(site_names(kName, parse_filled(kAten)), Names{"{conv,bn}"});
   EXPECT_EQ(site_names(kName, parse_filled(kModule)), Names{"net.{conv,bn}"});

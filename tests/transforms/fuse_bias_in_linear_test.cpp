@@ -68,7 +68,7 @@ parameter net.fc.weight : f32[6, 5]
 module net.fc : torch.nn.Linear(in_features=5, out_features=6, bias=False)
 graph():
     %x = placeholder[target=x]
-    %pad = call_function[target=torch.nn.functional.pad](args = (%x, (0, 1), "constant", 1.0))
+    %pad = call_function[target=torch.nn.functional.pad](args = (%x, (0, 1)), kwargs = {mode: "constant", value: 1.0})
     %net_fc = call_module[target=net.fc](args = (%pad,))  # marks ["fuse-bias-in-linear"]
     return net_fc
 )");
@@ -80,7 +80,7 @@ parameter fc.weight : f32[6, 5]
 graph():
     %x = placeholder[target=x]
     %fc_weight = get_attr[target=fc.weight]
-    %pad = call_function[target=torch.nn.functional.pad](args = (%x, (0, 1), "constant", 1.0))
+    %pad = call_function[target=torch.nn.functional.pad](args = (%x, (0, 1)), kwargs = {mode: "constant", value: 1.0})
     %linear = call_function[target=torch.nn.functional.linear](args = (%pad, %fc_weight))  # marks ["fuse-bias-in-linear"]
     return linear
 )");

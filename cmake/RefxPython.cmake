@@ -1,0 +1,60 @@
+# The Python extension refx/_core: torch's own pybind11, torch's Python library.
+#
+# In the build tree python/refx/ is the whole package, its sources linked. A wheel (scikit-build-core
+# sets SKBUILD) contains the package, librefx and the program.
+
+if(NOT Python_EXECUTABLE)
+  set(Python_EXECUTABLE ${REFX_PYTHON})
+endif()
+find_package(Python 3.10 COMPONENTS Interpreter Development.Module)
+if(NOT Python_Development.Module_FOUND OR NOT EXISTS ${LibTorch_HOME}/lib/libtorch_python.so)
+  message(WARNING "No Python headers, or a torch without Python: the Python package is not built")
+  return()
+endif()
+
+file(GLOB python_sources CONFIGURE_DEPENDS python/src/*.cpp)
+add_library(refx_python MODULE ${python_sources})
+target_include_directories(refx_python PRIVATE src python/src)
+target_include_directories(refx_python SYSTEM PRIVATE ${Python_INCLUDE_DIRS})
+target_link_libraries(refx_python PRIVATE refx refx_fmt ${LibTorch_HOME}/lib/libtorch_python.so)
+target_compile_definitions(
+  refx_python PRIVATE REFX_VERSION="${PROJECT_VERSION}" REFX_TORCH_VERSION="${LibTorch_VERSION}")
+target_precompile_headers(refx_python PRIVATE <torch/csrc/utils/pybind.h>)
+set_target_properties(
+  refx_python
+  PROPERTIES PREFIX "" OUTPUT_NAME _core SUFFIX .${Python_SOABI}.so
+             CXX_VISIBILITY_PRESET hidden
+             LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/refx)
+
+# Read before the extension is loaded, which another torch would not let happen.
+file(WRITE ${PROJECT_BINARY_DIR}/python/refx/_build.py
+     "VERSION = \"${PROJECT_VERSION}\"\nTORCH = \"${LibTorch_VERSION}\"\n")
+file(GLOB entries CONFIGURE_DEPENDS python/refx/*)
+list(FILTER entries EXCLUDE REGEX __pycache__)
+foreach(entry IN LISTS entries)
+  cmake_path(GET entry FILENAME name)
+  file(CREATE_LINK ${entry} ${PROJECT_BINARY_DIR}/python/refx/${name} SYMBOLIC)
+endforeach()
+
+if(SKBUILD)
+  # site-packages/refx/_core.so finds librefx beside it and torch next door; so does the program,
+  # from the scripts folder.
+  set_target_properties(refx_python refx PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib")
+  install(FILES ${PROJECT_BINARY_DIR}/python/refx/_build.py DESTINATION refx COMPONENT wheel)
+  install(TARGETS refx_python refx LIBRARY DESTINATION refx COMPONENT wheel NAMELINK_SKIP)
+  if(TARGET refx_cli)
+    cmake_path(RELATIVE_PATH Python_SITELIB BASE_DIRECTORY ${Python_SITELIB}/../../..
+               OUTPUT_VARIABLE site)
+    set_target_properties(
+      refx_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${site}/refx;$ORIGIN/../${site}/torch/lib")
+    install(TARGETS refx_cli RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT wheel)
+  endif()
+endif()
+
+if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/tests/python/fx)
+  add_test(NAME python_package COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python/fx
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(
+    python_package PROPERTIES
+    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1")
+endif()

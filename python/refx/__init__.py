@@ -1,0 +1,33 @@
+"""Reversible rewrites of PyTorch graphs.
+
+Every rewrite of a model is a step in a history. Each step can be listed and taken back, alone and in
+any order, bit for bit. ``refx.fx`` works on ``torch.fx.GraphModule``.
+"""
+
+import torch
+
+from . import _build
+
+
+def _check_torch() -> None:
+    def minor(version: str) -> str:
+        return ".".join(version.split(".")[:2])
+
+    if minor(torch.__version__) != minor(_build.TORCH):
+        raise ImportError(
+            f"refx {_build.VERSION} was built for torch {_build.TORCH}, but this is torch "
+            f"{torch.__version__}: install torch {minor(_build.TORCH)}, or build refx again with "
+            "`pip install --no-build-isolation --force-reinstall refx`"
+        )
+
+
+_check_torch()
+
+from . import _core  # noqa: E402
+from ._core import Error, InternalError  # noqa: E402
+
+__version__ = _build.VERSION
+
+__all__ = ["Error", "InternalError", "fx"]
+
+from . import fx  # noqa: E402

@@ -1,0 +1,52 @@
+"""Transformations of ``torch.fx.GraphModule`` that can be taken back.
+
+The names, arguments and meaning of ``optimum.fx.optimization``: change the import, nothing else.
+
+    from refx.fx import MergeLinears, compose
+
+    gm = torch.fx.symbolic_trace(model)
+    merge = MergeLinears()
+    gm = merge(gm)                  # model itself stays as it is
+    gm = merge(gm, reverse=True)    # as before, bit for bit
+
+``explain`` says where a transformation applies, and where not and why. ``log`` lists the steps that
+were taken, ``reverse`` takes back some of them.
+"""
+
+from ._journal import Step
+from ._transformations import (
+    ChangeTrueDivToMulByInverse,
+    Explanation,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    Refusal,
+    ReversibleTransformation,
+    Site,
+    Transformation,
+    compose,
+    explain,
+    forget,
+    log,
+    reverse,
+)
+
+__all__ = [
+    "ChangeTrueDivToMulByInverse",
+    "Explanation",
+    "FuseBatchNorm1dInLinear",
+    "FuseBatchNorm2dInConv2d",
+    "FuseBiasInLinear",
+    "MergeLinears",
+    "Refusal",
+    "ReversibleTransformation",
+    "Site",
+    "Step",
+    "Transformation",
+    "compose",
+    "explain",
+    "forget",
+    "log",
+    "reverse",
+]

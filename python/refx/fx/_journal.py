@@ -1,0 +1,297 @@
+"""The history of one GraphModule: what the library knows of it, and the Python objects behind that.
+
+It hangs on the GraphModule in two places, because pickle drops ``meta`` and keeps attributes, and
+``copy.deepcopy`` does the reverse.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import threading
+from typing import Any, Callable, Iterable, Iterator, Optional
+
+import torch
+from torch.fx import GraphModule, Node
+
+from .. import _core
+from . import _functions, _replay
+
+_ATTRIBUTE = "_refx"
+_KEY = "refx"  # in GraphModule.meta, and of the marks in Node.meta
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One rewrite that was applied and can be taken back."""
+
+    id: int
+    transformation: str
+    site: str
+    nodes: tuple[Node, ...] = dataclasses.field(repr=False)
+    bytes: int = dataclasses.field(repr=False)  # of the tensors kept for undo
+    signature: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.id}  {self.transformation}  {self.site}"
+
+
+class Journal:
+    """Follows a GraphModule and rewrites it through the library."""
+
+    def __init__(self) -> None:
+        self.mirror = _core.Mirror()
+        # The tables that the library fills, see convert.h.
+        self.ids: dict[Node, int] = {}
+        self.nodes: list[Optional[Node]] = []
+        self.seen: list[Optional[tuple[Any, ...]]] = []
+        self.objects: list[Any] = []
+        self.names: dict[Callable[..., Any], str] = {}
+        self.functions: dict[str, Callable[..., Any]] = {}
+
+        self.modules: dict[str, list[torch.nn.Module]] = {}  # those that steps took away, by path
+        self.containers: dict[str, torch.nn.Module] = {}  # those that were copied, by path
+        self.order: dict[tuple[str, str], dict[str, None]] = {}  # of names in a module's tables
+        self.made_containers: set[str] = set()
+        self.erased: dict[int, tuple[str, dict[str, Any], Any]] = {}  # name, meta, type of nodes
+        self.renamed: dict[int, str] = {}  # names that torch.fx changed when it unpickled
+        self.signatures: dict[int, str] = {}  # of steps that a subclass took, by step
+        self.graph: Optional[torch.fx.Graph] = None  # whose nodes are in the tables
+        self.lock = threading.RLock()
+        self.author: Optional[tuple[str, str]] = None
+        self._object_ids: dict[Any, int] = {}
+        self._saved_names: list[str] = []
+
+    # ---- where it hangs ------------------------------------------------------------------------
+
+    @staticmethod
+    def find(graph_module: GraphModule) -> Optional[Journal]:
+        """The GraphModule's journal, if it has one."""
+        journal = graph_module.__dict__.get(_ATTRIBUTE)
+        if journal is None:
+            journal = graph_module.meta.get(_KEY) if hasattr(graph_module, "meta") else None
+        if journal is None:
+            return None
+        if journal.graph is not None and journal.graph is not graph_module.graph:
+            # The GraphModule got another graph: the nodes are to be found again.
+            journal = Journal._load(journal._state(with_meta=True))
+        journal.hang(graph_module)
+        return journal
+
+    def hang(self, graph_module: GraphModule) -> None:
+        graph_module.__dict__[_ATTRIBUTE] = self
+        graph_module.meta[_KEY] = self
+
+    @staticmethod
+    def drop(graph_module: GraphModule) -> None:
+        graph_module.__dict__.pop(_ATTRIBUTE, None)
+        graph_module.meta.pop(_KEY, None)
+        for node in graph_module.graph.nodes:
+            node.meta.pop(_KEY, None)
+
+    # ---- what it does --------------------------------------------------------------------------
+
+    def read(self, graph_module: GraphModule, author: Optional[tuple[str, str]] = None) -> Optional[int]:
+        """Takes note of what others did to the GraphModule."""
+        if self.graph is None:
+            if self._saved_names:
+                self.mirror.attach(self, graph_module, self._saved_names)
+                for number, name in zip(self.mirror.live(), self._saved_names):
+                    node = self.nodes[number]
+                    if node is not None and node.name != name:
+                        self.renamed[number] = name
+            self.graph = graph_module.graph
+        author = author or self.author
+        if author is None:
+            return self.mirror.read(self, graph_module)
+        return self.mirror.read(self, graph_module, *author)
+
+    def apply(self, graph_module: GraphModule, transformation: str, signature: str,
+              only: Iterable[str] = (), exclude: Iterable[str] = ()) -> list[int]:
+        steps, touched = self.mirror.apply(transformation, list(only), list(exclude))
+        for step in steps:
+            if signature != transformation:
+                self.signatures[step] = signature
+        _replay.follow(self, graph_module, touched)
+        return steps
+
+    def reverse(self, graph_module: GraphModule, steps: list[int], dependents: str = "reapply",
+                discard_changes: bool = False) -> None:
+        if not steps:
+            return
+        touched = self.mirror.reverse(steps, dependents, discard_changes)
+        _replay.follow(self, graph_module, touched)
+        self.prune()
+
+    def steps(self) -> Iterator[Step]:
+        for number, transformation, signature, site, nodes, size in self.mirror.steps():
+            yield Step(
+                number, transformation, site,
+                tuple(self.nodes[i] for i in nodes if i < len(self.nodes) and self.nodes[i] in self.ids),
+                size, self.signatures.get(number, signature),
+            )
+
+    def by_refx(self) -> Iterator[Step]:
+        return (step for step in self.steps() if step.transformation != "changes by others")
+
+    def keep_module(self, path: str, module: torch.nn.Module) -> None:
+        kept = self.modules.setdefault(path, [])
+        if not any(module is other for other in kept):
+            kept.append(module)
+
+    def called_modules(self, graph_module: GraphModule) -> dict[str, torch.nn.Module]:
+        """The modules by path, before somebody's code runs; notes the order of all names too."""
+        for path, module in graph_module.named_modules(remove_duplicate=False):
+            for table in ("_parameters", "_buffers", "_modules"):
+                if (path, table) not in self.order:
+                    self.order[path, table] = dict.fromkeys(getattr(module, table))
+        called = {node.target for node in graph_module.graph.nodes if node.op == "call_module"}
+        return {path: module for path, module in graph_module.named_modules(remove_duplicate=False)
+                if path in called}
+
+    def keep_displaced(self, graph_module: GraphModule, before: dict[str, torch.nn.Module]) -> None:
+        """Keeps the modules that somebody's code took away or replaced."""
+        now = self.called_modules(graph_module)
+        for path, module in before.items():
+            if now.get(path) is not module:
+                self.keep_module(path, module)
+
+    def undo_author(self, graph_module: GraphModule, before: dict[str, torch.nn.Module]) -> None:
+        """Takes back what somebody's code did before it failed."""
+        step = self.read(graph_module)
+        self.keep_displaced(graph_module, before)
+        if step is not None:
+            self.reverse(graph_module, [step], dependents="cascade", discard_changes=True)
+
+    def drop_if_done(self, graph_module: GraphModule) -> None:
+        """Without steps there is nothing to remember."""
+        if not any(self.by_refx()):
+            _replay.restore_containers(self, graph_module)
+            Journal.drop(graph_module)
+
+    def prune(self) -> None:
+        """Lets go of what no step needs any more."""
+        nodes, states, modules = self.mirror.remembered()
+        paths = set(modules) | {name.rpartition(".")[0] for name in states}
+        originals = {id(tensor) for tensor in self.mirror.originals()}
+        self.modules = {
+            path: [m for m in kept if all(id(t) in originals for t in _tensors(m))]
+            for path, kept in self.modules.items()
+            if path in paths
+        }
+        needed = set(nodes)
+        for number, node in enumerate(self.nodes):
+            if node is not None and node not in self.ids and number not in needed:
+                self.nodes[number] = self.seen[number] = None
+        live = {step[0] for step in self.mirror.steps()}
+        self.signatures = {step: s for step, s in self.signatures.items() if step in live}
+
+    # ---- what the library asks for -------------------------------------------------------------
+
+    def object_index(self, value: Any) -> int:
+        try:
+            key = (type(value), value) if not isinstance(value, torch.Tensor) else (id(value),)
+            index = self._object_ids.setdefault(key, len(self.objects))
+        except TypeError:
+            index = self._object_ids.setdefault((id(value),), len(self.objects))
+        if index == len(self.objects):
+            self.objects.append(value)
+        return index
+
+    def name_function(self, function: Callable[..., Any]) -> str:
+        name = _functions.name_of(function)
+        while self.functions.get(name, function) is not function:
+            name += "'"
+        self.names[function] = name
+        self.functions[name] = function
+        return name
+
+    def find_function(self, name: str) -> Callable[..., Any]:
+        function = _functions.find(name)
+        self.names.setdefault(function, name)
+        self.functions[name] = function
+        return function
+
+    @staticmethod
+    def attribute(graph_module: GraphModule, path: str) -> Any:
+        value: Any = graph_module
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return value
+
+    # ---- copies and files ----------------------------------------------------------------------
+
+    def _state(self, with_meta: bool) -> dict[str, Any]:
+        data, tensors = self.mirror.save()
+        erased: dict[int, tuple[str, dict[str, Any], Any]] = {}
+        names = []
+        live = set(self.mirror.live())
+        for place, number in enumerate(self.mirror.places()):
+            node = self.nodes[number] if number < len(self.nodes) else None
+            if number in live:
+                names.append(node.name if node is not None else "")
+            elif node is not None:
+                erased[place] = (node.name, dict(node.meta) if with_meta else {}, node.type)
+            elif number in self.erased:
+                erased[place] = self.erased[number]
+        if not any(names):
+            names = self._saved_names
+        functions = {
+            name: None if _is_importable(name, function) else function
+            for name, function in self.functions.items()
+        }
+        return {
+            "data": data, "tensors": tensors, "erased": erased, "names": names,
+            "objects": self.objects, "functions": functions, "modules": self.modules,
+            "order": self.order, "made_containers": self.made_containers,
+            "containers": self.containers, "signatures": self.signatures,
+        }
+
+    @classmethod
+    def _load(cls, state: dict[str, Any]) -> Journal:
+        self = cls()
+        self.mirror = _core.Mirror.load(state["data"], state["tensors"])
+        self.erased = state["erased"]
+        self._saved_names = state["names"]
+        for value in state["objects"]:
+            self.object_index(value)
+        for name, function in state["functions"].items():
+            if function is None:
+                self.find_function(name)
+            else:
+                self.names[function] = name
+                self.functions[name] = function
+        self.modules = state["modules"]
+        self.order = state["order"]
+        self.made_containers = state["made_containers"]
+        self.containers = state["containers"]
+        self.signatures = state["signatures"]
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Journal._load, (self._state(with_meta=False),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Journal:
+        state = self._state(with_meta=True)
+        # torch.fx, too, copies neither what nodes hold nor their metadata.
+        shared = {key: state.pop(key) for key in ("erased", "objects", "functions")}
+        journal = Journal._load({**copy.deepcopy(state, memo), **shared})
+        memo[id(self)] = journal
+        # A GraphModule that was unpickled and not used since has it as an attribute only, which
+        # GraphModule.__deepcopy__ drops: so give it to the copy that is being made.
+        unfinished = [v for v in memo.values() if isinstance(v, GraphModule) and not v.__dict__]
+        if unfinished:
+            unfinished[-1].__dict__[_ATTRIBUTE] = journal
+        return journal
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    for table in (module._parameters, module._buffers):
+        yield from (tensor for tensor in table.values() if tensor is not None)
+
+
+def _is_importable(name: str, function: Callable[..., Any]) -> bool:
+    try:
+        return _functions.find(name) is function
+    except LookupError:
+        return False

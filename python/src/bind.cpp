@@ -1,0 +1,42 @@
+// The extension refx._core. No logic here: areas bind what the library has.
+
+#include "bind.h"
+
+#include "refx/error.h"
+#include "refx/registry.h"
+
+namespace refx::python {
+namespace {
+
+void bind_errors(py::module_& m) {
+  static const py::handle error =
+      py::exception<Error>(m, "Error", PyExc_ValueError).release();
+  static const py::handle internal =
+      py::exception<InternalError>(m, "InternalError", PyExc_RuntimeError).release();
+  error.attr("__module__") = "refx";
+  internal.attr("__module__") = "refx";
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& e) {
+      PyErr_SetString(error.ptr(), e.what());
+    } catch (const InternalError& e) {
+      PyErr_SetString(internal.ptr(), e.what());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace refx::python
+
+PYBIND11_MODULE(_core, m) {
+  using namespace refx::python;
+  m.attr("__version__") = REFX_VERSION;
+  bind_errors(m);
+  m.def("transformations", [] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const auto& t : refx::registry()) all.emplace_back(t->name(), t->summary());
+    return all;
+  }, "Name and summary of every transformation of the library.");
+  bind_mirror(m);
+}

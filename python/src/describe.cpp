@@ -1,0 +1,174 @@
+// torch.nn modules as leaf modules of the core: type, hyper-parameters, and why one is more than its
+// type says.
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "mirror.h"
+
+namespace refx::python {
+
+namespace {
+
+// What transformations look for: here a derived class is worth a reason.
+constexpr std::array<std::string_view, 5> kRewritten = {"Linear", "Conv2d", "ConvTranspose2d",
+                                                        "BatchNorm1d", "BatchNorm2d"};
+
+struct Class {
+  std::string type;
+  std::string custom;
+  std::vector<PyObject*> constants;  // attributes that are hyper-parameters
+  bool rewritten = false;
+};
+
+std::string text(py::handle value) { return py::str(value).cast<std::string>(); }
+
+// torch.nn.Linear for torch.nn.modules.linear.Linear; empty for anything else.
+std::string torch_name(py::handle type) {
+  static const py::handle nn = py::module_::import("torch.nn").release();
+  const py::str name = type.attr("__name__");
+  if (!py::hasattr(nn, name) || !py::object(nn.attr(name)).is(type)) return "";
+  return "torch.nn." + text(name);
+}
+
+bool is_rewritten(std::string_view torch_type) {
+  constexpr std::string_view kPrefix = "torch.nn.";
+  return torch_type.starts_with(kPrefix) &&
+         std::find(kRewritten.begin(), kRewritten.end(), torch_type.substr(kPrefix.size())) !=
+             kRewritten.end();
+}
+
+Class read_class(py::handle type) {
+  Class info;
+  info.type = torch_name(type);
+  info.rewritten = is_rewritten(info.type);
+  if (!info.type.empty()) {
+    if (py::hasattr(type, "__constants__"))
+      for (py::handle name : type.attr("__constants__")) {
+        PyObject* interned = py::reinterpret_borrow<py::object>(name).release().ptr();
+        PyUnicode_InternInPlace(&interned);
+        info.constants.push_back(interned);
+      }
+    return info;
+  }
+  info.type = text(type.attr("__module__")) + "." + text(type.attr("__qualname__"));
+  info.custom = "is a " + text(type.attr("__name__"));
+  for (py::handle base : type.attr("__mro__"))
+    if (const std::string name = torch_name(base); is_rewritten(name)) {
+      info.type = name;
+      info.custom += ", a class derived from " + name;
+      break;
+    }
+  return info;
+}
+
+// Classes of torch.nn live as long as the process; others may come and go.
+Class class_of(py::handle type) {
+  static auto* known = new std::unordered_map<PyObject*, Class>;
+  if (auto it = known->find(type.ptr()); it != known->end()) return it->second;
+  Class info = read_class(type);
+  if (info.custom.empty()) known->emplace(type.inc_ref().ptr(), info);
+  return info;
+}
+
+const std::array<PyObject*, 8>& hook_names() {
+  static const auto* names = new std::array<PyObject*, 8>{
+      PyUnicode_InternFromString("_forward_hooks"),
+      PyUnicode_InternFromString("_forward_pre_hooks"),
+      PyUnicode_InternFromString("_backward_hooks"),
+      PyUnicode_InternFromString("_backward_pre_hooks"),
+      PyUnicode_InternFromString("_state_dict_hooks"),
+      PyUnicode_InternFromString("_state_dict_pre_hooks"),
+      PyUnicode_InternFromString("_load_state_dict_pre_hooks"),
+      PyUnicode_InternFromString("_load_state_dict_post_hooks")};
+  return *names;
+}
+
+PyObject* member(const py::dict& attributes, PyObject* name) {
+  return PyDict_GetItemWithError(attributes.ptr(), name);
+}
+
+bool has_tensor_hooks(PyObject* tensor) {
+  const auto* variable = reinterpret_cast<THPVariable*>(tensor);
+  auto any = [](PyObject* hooks) {
+    return hooks && hooks != Py_None && PyObject_IsTrue(hooks) == 1;
+  };
+  return any(variable->backward_hooks) || any(variable->post_accumulate_grad_hooks);
+}
+
+std::string why_tensor_is_custom(PyObject* name, PyObject* tensor) {
+  if (tensor == Py_None) return "";
+  if (!THPVariable_CheckExact(tensor))
+    return "has a " + text(py::handle(name)) + " of type " +
+           text(py::type::handle_of(tensor).attr("__name__"));
+  if (has_tensor_hooks(tensor)) return "has a hook on its " + text(py::handle(name));
+  return "";
+}
+
+std::string why_custom(const py::dict& attributes, bool rewritten) {
+  for (PyObject* name : hook_names())
+    if (PyObject* hooks = member(attributes, name); hooks && PyObject_Size(hooks) > 0)
+      return "has hooks";
+  static PyObject* forward = PyUnicode_InternFromString("forward");
+  if (member(attributes, forward)) return "has a forward of its own";
+  if (!rewritten) return "";
+  const Fx& fx = Fx::get();
+  if (PyObject* children = member(attributes, fx.modules); children && PyDict_Size(children) > 0)
+    return "has modules inside it";
+  for (PyObject* table : {member(attributes, fx.parameters), member(attributes, fx.buffers)}) {
+    if (!table) continue;
+    PyObject *name = nullptr, *tensor = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(table, &at, &name, &tensor);) {
+      const std::string key = to_string(name);
+      if (key != "weight" && key != "bias" && key != "running_mean" && key != "running_var" &&
+          key != "num_batches_tracked")
+        return "has a tensor '" + key + "' of its own";
+      if (std::string why = why_tensor_is_custom(name, tensor); !why.empty()) return why;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Module describe(const Tables& tables, const std::string& path, py::handle object) {
+  const Class info = class_of(py::type::handle_of(object));
+  const py::dict attributes = attr(object, Fx::get().dict);
+  Module module{.name = path, .type = info.type, .parameters = {}, .custom = info.custom};
+  PyObject* training = member(attributes, Fx::get().training);
+  module.training = training == Py_True;
+  if (module.custom.empty()) module.custom = why_custom(attributes, info.rewritten);
+  for (PyObject* name : info.constants)
+    if (PyObject* value = member(attributes, name))
+      module.parameters.emplace_back(to_string(name), to_arg(tables, value));
+  static PyObject* bias = PyUnicode_InternFromString("bias");
+  if (PyObject* parameters = member(attributes, Fx::get().parameters))
+    if (PyObject* value = PyDict_GetItemWithError(parameters, bias))
+      module.parameters.emplace_back("bias", value != Py_None);
+  return module;
+}
+
+bool Mirror::fits(const Tables& tables, const std::string& path, py::handle object) const {
+  const ModuleId id = model_.modules().find(path);
+  if (!id) return false;
+  Module module = describe(tables, path, object);
+  module.custom = model_.modules()[id].custom;
+  if (!(module == model_.modules()[id])) return false;
+  const Fx& fx = Fx::get();
+  for (PyObject* name : {fx.parameters, fx.buffers}) {
+    const py::dict table = attr(object, name);
+    for (const auto& [key, tensor] : table) {
+      if (tensor.is_none()) continue;
+      const StateId state = model_.state().find(path + "." + to_string(key));
+      if (!state || !THPVariable_Check(tensor.ptr()) ||
+          !model_.state().tensor(state).is_same(THPVariable_Unpack(tensor.ptr())))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace refx::python

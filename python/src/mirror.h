@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "convert.h"
+#include "refx/reverse.h"
+#include "refx/transformation.h"
+
+namespace refx::python {
+
+// The objects that a change of the model touched, for the GraphModule to follow.
+struct Touched {
+  std::vector<NodeId> nodes;  // in graph order
+  std::vector<std::string> states, modules;
+};
+
+// The model that a torch.fx.GraphModule is to the core, with the history of its rewrites. It shares
+// the GraphModule's tensors and holds no other Python objects.
+class Mirror {
+ public:
+  // Whom a difference between the GraphModule and the mirror is ascribed to.
+  struct Author {
+    std::string transformation, signature;
+  };
+  // The steps of somebody who is not refx: never reversed.
+  static constexpr const char* kOthers = "changes by others";
+
+  const Model& model() const { return model_; }
+
+  // Reads the GraphModule. The first time, that is the model; later, what differs becomes a step.
+  StepId read(py::handle owner, py::handle graph_module, const Author& author);
+  // Makes the fx nodes of a copy known, by position or by name; read() then compares them.
+  void attach(py::handle owner, py::handle graph_module, const std::vector<std::string>& names);
+
+  // Each throws Error and changes nothing, or says what it touched. Without the GIL.
+  struct Applied {
+    std::vector<StepId> steps;
+    Touched touched;
+  };
+  Applied apply(const Transformation& transformation, const SiteFilter& filter);
+  Touched reverse(const std::vector<StepId>& steps, ReverseOptions options);
+  Findings find(const Transformation& transformation) const;
+
+  // Node ids and module paths that live steps write.
+  Touched remembered() const;
+
+  // Whether a module object is what the model has at that path, tensors and all.
+  bool fits(const Tables& tables, const std::string& path, py::handle module) const;
+
+  // All of it as bytes, and the tensors it refers to.
+  std::string save(std::vector<at::Tensor>& tensors) const;
+  static Mirror load(std::string_view bytes, const std::vector<at::Tensor>& tensors);
+
+ private:
+  friend class Reader;
+  // A tensor as it was when it was last read.
+  struct Known {
+    c10::ScalarType dtype = c10::ScalarType::Undefined;
+    c10::Device device = c10::kCPU;
+    const void* data = nullptr;
+    static Known of(const at::TensorBase& tensor);
+  };
+
+  void note_tensors();
+
+  Model model_;
+  std::vector<Known> known_;  // by state id
+  bool training_ = false;     // of the GraphModule as a whole
+  bool is_read_ = false;
+};
+
+// A module as the core sees it.
+Module describe(const Tables& tables, const std::string& path, py::handle module);
+
+}  // namespace refx::python

@@ -1,0 +1,679 @@
+// Reads a GraphModule into its mirror. The first time everything is new. Later only what differs is
+// written: nodes, modules and tensors that came, went or changed become one step; what training,
+// .to() and .train() do is no rewrite, and is followed without one.
+
+#include <c10/core/SymInt.h>
+#include <fmt/format.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "edit/made.h"
+#include "edit/transaction.h"
+#include "mirror.h"
+#include "refx/error.h"
+#include "refx/validate.h"
+
+namespace refx::python {
+
+namespace {
+
+struct FoundState {
+  std::string name;
+  StateKind kind;
+  bool persistent;
+  PyObject* tensor;  // borrowed
+};
+
+struct FoundModule {
+  std::string path;
+  PyObject* module;  // borrowed
+};
+
+struct FxNode {
+  py::object node;
+  Opcode op;
+};
+
+std::string_view parent_path(std::string_view path) {
+  const auto dot = path.rfind('.');
+  return dot == path.npos ? std::string_view() : path.substr(0, dot);
+}
+
+std::uint32_t id_value(PyObject* number) {
+  return static_cast<std::uint32_t>(PyLong_AsUnsignedLong(number));
+}
+
+TypePtr type_of_fake(const at::Tensor& tensor) {
+  auto type = std::make_shared<TensorType>();
+  type->dtype = tensor.scalar_type();
+  type->device = tensor.device();
+  for (const c10::SymInt& size : tensor.sym_sizes()) {
+    const auto number = size.maybe_as_int();
+    type->sizes.push_back(number ? Dim(*number) : Dim("s", -1));
+  }
+  return type;
+}
+
+// What ShapeProp or export left in the node's metadata.
+TypePtr type_of_meta(PyObject* source) {
+  if (!source) return nullptr;
+  if (THPVariable_Check(source)) {
+    const at::Tensor& tensor = THPVariable_Unpack(source);
+    return tensor.layout() == c10::kStrided ? type_of_fake(tensor) : nullptr;
+  }
+  const py::handle meta(source);
+  if (!PyTuple_Check(source) || !py::hasattr(meta, "shape") || !py::hasattr(meta, "dtype"))
+    return nullptr;
+  const py::object dtype = meta.attr("dtype");
+  if (!THPDtype_Check(dtype.ptr())) return nullptr;
+  auto type = std::make_shared<TensorType>();
+  type->dtype = reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type;
+  for (py::handle size : meta.attr("shape"))
+    type->sizes.push_back(PyLong_CheckExact(size.ptr()) ? Dim(size.cast<std::int64_t>())
+                                                        : Dim("s", -1));
+  return type;
+}
+
+std::string names_of(const std::vector<Edit>& edits) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> names;
+  for (const Edit& edit : edits)
+    std::visit([&](const auto& change) {
+      names.push_back((change.after ? change.after : change.before)->name);
+    }, edit);
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i)
+    text += (i ? "," : "") + names[i];
+  if (names.size() > kShown) text += fmt::format(",... ({} in all)", names.size());
+  return text;
+}
+
+}  // namespace
+
+Mirror::Known Mirror::Known::of(const at::TensorBase& tensor) {
+  Known known;
+  known.dtype = tensor.scalar_type();
+  known.device = tensor.device();
+  if (tensor.has_storage()) known.data = tensor.storage().unsafeGetStorageImpl()->data();
+  return known;
+}
+
+void Mirror::note_tensors() {
+  known_.resize(model_.state().id_limit());
+  for (StateId id : model_.state()) known_[id.value] = Known::of(model_.state().tensor(id));
+}
+
+class Reader {
+ public:
+  Reader(Mirror& mirror, const Tables& tables, py::handle graph_module)
+      : mirror_(mirror),
+        model_(mirror.model_),
+        tables_(tables),
+        graph_module_(graph_module),
+        graph_(graph_module.attr("graph")) {}
+
+  StepId run(const Mirror::Author& author) {
+    survey_graph();
+    survey_module(graph_module_, "");
+    survey_attributes();
+    if (!mirror_.is_read_) {
+      fill();
+      return {};
+    }
+    by_others_ = author.transformation == Mirror::kOthers;
+    follow_tensors();
+    return compare(author);
+  }
+
+  void attach(const std::vector<std::string>& names);
+
+ private:
+  // ---- what is there ----------------------------------------------------------------------------
+
+  void survey_graph() {
+    const Fx& fx = Fx::get();
+    const py::object root = attr(graph_, fx.root);
+    for (py::object node = attr(root, fx.next); !node.is(root);) {
+      const Opcode op = to_opcode(attr(node, fx.op));
+      if (op == Opcode::call_module) called_.insert(to_string(attr(node, fx.target)));
+      if (op == Opcode::get_attr) attributes_.push_back(to_string(attr(node, fx.target)));
+      py::object next = attr(node, fx.next);
+      fx_nodes_.push_back({std::move(node), op});
+      node = std::move(next);
+    }
+  }
+
+  void survey_module(py::handle module, const std::string& path) {
+    const Fx& fx = Fx::get();
+    const py::dict attributes = attr(module, fx.dict);
+    auto table = [&](PyObject* name) {
+      PyObject* found = PyDict_GetItemWithError(attributes.ptr(), name);
+      return found && PyDict_Check(found) ? found : nullptr;
+    };
+    auto below = [&](PyObject* name) {
+      return path.empty() ? to_string(name) : path + "." + to_string(name);
+    };
+    if (called_.count(path)) modules_.push_back({path, module.ptr()});
+    PyObject *key = nullptr, *value = nullptr;
+    if (PyObject* parameters = table(fx.parameters))
+      for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &key, &value);)
+        add_state(below(key), StateKind::parameter, true, value);
+    if (PyObject* buffers = table(fx.buffers)) {
+      PyObject* transient = PyDict_GetItemWithError(attributes.ptr(), fx.non_persistent);
+      for (Py_ssize_t at = 0; PyDict_Next(buffers, &at, &key, &value);)
+        add_state(below(key), StateKind::buffer,
+                  !(transient && PySet_Contains(transient, key) == 1), value);
+    }
+    if (PyObject* children = table(fx.modules))
+      for (Py_ssize_t at = 0; PyDict_Next(children, &at, &key, &value);)
+        if (value != Py_None) survey_module(value, below(key));
+  }
+
+  void add_state(std::string name, StateKind kind, bool persistent, PyObject* tensor) {
+    if (!THPVariable_Check(tensor) || !THPVariable_Unpack(tensor).defined()) return;
+    states_.push_back({std::move(name), kind, persistent, tensor});
+  }
+
+  // Tensors that are plain attributes, which get_attr nodes read.
+  void survey_attributes() {
+    if (attributes_.empty()) return;
+    std::unordered_set<std::string_view> known;
+    for (const FoundState& state : states_) known.insert(state.name);
+    std::vector<FoundState> constants;
+    std::unordered_set<std::string> seen;
+    for (const std::string& name : attributes_) {
+      if (known.count(name) || !seen.insert(name).second) continue;
+      const py::object value = tables_.owner.attr("attribute")(graph_module_, name);
+      if (!THPVariable_Check(value.ptr())) continue;
+      kept_.push_back(value);
+      constants.push_back({name, StateKind::constant, false, value.ptr()});
+    }
+    for (FoundState& constant : constants) states_.push_back(std::move(constant));
+  }
+
+  // ---- as values of the core --------------------------------------------------------------------
+
+  StateEntry entry_of(const FoundState& found) const {
+    return {found.name, found.kind, found.persistent, THPVariable_Unpack(found.tensor)};
+  }
+
+  Module module_of(const FoundModule& found) const {
+    Module module = describe(tables_, found.path, found.module);
+    if (!module.custom.empty()) return module;
+    for (std::string_view outer = parent_path(found.path); !outer.empty();
+         outer = parent_path(outer))
+      if (called_.count(std::string(outer)))
+        module.custom = fmt::format("is part of module '{}', which is called too", outer);
+    return module;
+  }
+
+  // Metadata with the module that a call was made in, shared among the calls made there.
+  MetaPtr meta_of(py::handle meta) {
+    PyObject* stack = PyDict_GetItemWithError(meta.ptr(), Fx::get().module_stack);
+    if (!stack || !PyDict_Check(stack) || PyDict_Size(stack) == 0) return nullptr;
+    PyObject *key = nullptr, *value = nullptr, *last = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(stack, &at, &key, &value);) last = value;
+    if (!PyTuple_Check(last) || PyTuple_GET_SIZE(last) == 0) return nullptr;
+    if (!PyUnicode_Check(PyTuple_GET_ITEM(last, 0))) return nullptr;
+    const std::string path = to_string(PyTuple_GET_ITEM(last, 0));
+    if (path.empty()) return nullptr;
+    MetaPtr& shared = metas_[path];
+    if (!shared)
+      shared = std::make_shared<const Meta>(Meta{{"nn_module_stack", path + "," + path + ","}});
+    return shared;
+  }
+
+  static PyObject* type_source(const FxNode& fx_node, py::handle meta) {
+    if (fx_node.op == Opcode::get_attr || PyDict_Size(meta.ptr()) == 0) return Py_None;
+    PyObject* source = PyDict_GetItemWithError(meta.ptr(), Fx::get().val);
+    if (!source) source = PyDict_GetItemWithError(meta.ptr(), Fx::get().tensor_meta);
+    return source ? source : Py_None;
+  }
+
+  std::vector<std::string> marks_of(py::handle meta) const {
+    std::vector<std::string> marks;
+    if (PyObject* found = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks))
+      for (py::handle mark : py::reinterpret_borrow<py::tuple>(found))
+        marks.push_back(to_string(mark));
+    return marks;
+  }
+
+  Node node_of(const FxNode& fx_node, py::handle meta) {
+    const Fx& fx = Fx::get();
+    Node node{.op = fx_node.op, .name = to_string(attr(fx_node.node, fx.name))};
+    set_target(tables_, attr(fx_node.node, fx.target), node);
+    if (node.op == Opcode::get_attr && !model_.state().find(node.target)) {
+      node.op = Opcode::call_function;
+      node.target = std::string(kOpaqueAttr) + node.target;
+    }
+    if (node.op == Opcode::call_module && !model_.modules().find(node.target))
+      throw Error(fmt::format("node '{}' calls module '{}', which the GraphModule does not have",
+                              node.name, node.target));
+    const py::object args = attr(fx_node.node, fx.args);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.ptr()); ++i)
+      node.args.push_back(to_arg(tables_, PyTuple_GET_ITEM(args.ptr(), i)));
+    const py::object kwargs = attr(fx_node.node, fx.kwargs);
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);)
+      node.kwargs.emplace_back(to_string(key), to_arg(tables_, value));
+    PyObject* source = type_source(fx_node, meta);
+    node.type = type_of_meta(source == Py_None ? nullptr : source);
+    if (node.op == Opcode::call_function || node.op == Opcode::call_method)
+      node.meta = meta_of(meta);
+    node.marks = marks_of(meta);
+    return node;
+  }
+
+  // ---- the Python side of the tables ------------------------------------------------------------
+
+  void remember(NodeId id, const FxNode& fx_node, py::handle meta) {
+    const Fx& fx = Fx::get();
+    while (tables_.nodes.size() <= id.value) {
+      PyList_Append(tables_.nodes.ptr(), Py_None);
+      PyList_Append(tables_.seen.ptr(), Py_None);
+    }
+    PyList_SetItem(tables_.nodes.ptr(), id.value, fx_node.node.inc_ref().ptr());
+    py::tuple seen(4);
+    seen[0] = attr(fx_node.node, fx.args);
+    seen[1] = attr(fx_node.node, fx.kwargs);
+    seen[2] = attr(fx_node.node, fx.target);
+    seen[3] = py::handle(type_source(fx_node, meta));
+    PyList_SetItem(tables_.seen.ptr(), id.value, seen.release().ptr());
+  }
+
+  void set_id(const FxNode& fx_node, NodeId id) {
+    PyDict_SetItem(tables_.ids.ptr(), fx_node.node.ptr(), py::int_(id.value).ptr());
+  }
+
+  // ---- the first time ---------------------------------------------------------------------------
+
+  void fill() {
+    Transaction transaction(model_);
+    for (const FoundState& found : states_)
+      transaction.restore(transaction.insert_place(StateId{}),
+                          std::make_shared<const StateEntry>(entry_of(found)));
+    for (const FoundModule& found : modules_)
+      transaction.restore(transaction.insert_place(ModuleId{}),
+                          std::make_shared<const Module>(module_of(found)));
+    for (const FxNode& fx_node : fx_nodes_) {
+      const py::object meta = attr(fx_node.node, Fx::get().meta);
+      Node node = node_of(fx_node, meta);
+      const NodeId id = transaction.insert_place(NodeId{});
+      set_id(fx_node, id);
+      remember(id, fx_node, meta);
+      transaction.restore(id, std::make_shared<const Node>(std::move(node)));
+    }
+    finish();
+    mirror_.is_read_ = true;
+  }
+
+  void finish() {
+    mirror_.training_ = attr(graph_module_, Fx::get().training).ptr() == Py_True;
+    mirror_.note_tensors();
+  }
+
+  // ---- training, .to(), .train() ----------------------------------------------------------------
+
+  struct Conversion {
+    c10::ScalarType dtype;
+    c10::Device device;
+  };
+  using Impl = const c10::TensorImpl*;
+
+  void follow_tensors() {
+    Transaction quiet(model_);
+    for (const FoundState& found : states_) {
+      const StateId id = model_.state().find(found.name);
+      if (!id) continue;
+      const at::Tensor& now = THPVariable_Unpack(found.tensor);
+      const StateEntry& entry = model_.state()[id];
+      const Impl then = entry.tensor.unsafeGetTensorImpl();
+      if (id.value < mirror_.known_.size()) note_change(id, then, now);
+      if (entry.tensor.is_same(now) || !is_same_weight(entry.tensor, now)) continue;
+      StateEntry rebound = entry;
+      rebound.tensor = now;
+      quiet.write(id, std::make_shared<const StateEntry>(std::move(rebound)));
+    }
+    for (const FoundModule& found : modules_) {
+      if (!by_others_) break;
+      const ModuleId id = model_.modules().find(found.path);
+      const bool training = attr(found.module, Fx::get().training).ptr() == Py_True;
+      if (!id || model_.modules()[id].training == training) continue;
+      Module module = model_.modules()[id];
+      module.training = training;
+      quiet.write(id, std::make_shared<const Module>(std::move(module)));
+    }
+    quiet.keep();
+    const bool training = attr(graph_module_, Fx::get().training).ptr() == Py_True;
+    const bool toggled = training != mirror_.training_;
+    if (!converted_.empty() || !moved_.empty() || toggled)
+      follow_in_history(toggled ? std::optional(training) : std::nullopt);
+  }
+
+  // Another tensor in its place: a new value of the weight, or a rewrite?
+  bool is_same_weight(const at::TensorBase& then, const at::Tensor& now) const {
+    if (converted_.count(then.unsafeGetTensorImpl())) return true;
+    return by_others_ && then.sizes() == now.sizes();
+  }
+
+  void note_change(StateId id, Impl then, const at::Tensor& now) {
+    const Mirror::Known& known = mirror_.known_[id.value];
+    const Mirror::Known current = Mirror::Known::of(now);
+    if (known.dtype == c10::ScalarType::Undefined) return;
+    if (known.dtype != current.dtype || known.device != current.device) {
+      converted_.emplace(then, Conversion{current.dtype, current.device});
+      if (then != now.unsafeGetTensorImpl()) replaced_.emplace(then, now);
+    } else if (then == now.unsafeGetTensorImpl() && known.data && known.data != current.data) {
+      moved_.insert(then);
+    }
+  }
+
+  // What was done to the GraphModule as a whole is done to what its history keeps.
+  void follow_in_history(std::optional<bool> training) {
+    Transaction transaction(model_);
+    const std::vector<StepId> ids = model_.history().ids();
+    for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
+      auto step = std::make_shared<Step>(*transaction.remove_step(*it));
+      std::optional<Conversion> conversion;
+      for (Edit& edit : step->edits)
+        if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after)
+          follow_after(*change, *step, conversion);
+      for (Edit& edit : step->edits) {
+        if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+          if (conversion) convert_before(*change, *conversion);
+        if (auto* change = std::get_if<Change<Module>>(&edit); change && training) {
+          set_training(change->before, *training);
+          set_training(change->after, *training);
+        }
+      }
+      transaction.add_step(std::move(step));
+    }
+  }
+
+  void follow_after(Change<StateEntry>& change, Step& step, std::optional<Conversion>& conversion) {
+    const Impl impl = change.after->tensor.unsafeGetTensorImpl();
+    auto made = std::find_if(step.made.begin(), step.made.end(),
+                             [&](const Step::Made& m) { return m.state == change.id; });
+    if (moved_.count(impl) && made != step.made.end())
+      made->version = version_of(change.after->tensor) + 1;  // other contents: count it as written
+    auto found = converted_.find(impl);
+    if (found == converted_.end()) return;
+    conversion = found->second;
+    auto replaced = replaced_.find(impl);
+    if (replaced == replaced_.end()) return;
+    const bool same = made != step.made.end() && version_of(change.after->tensor) == made->version;
+    set_tensor(change.after, replaced->second);
+    if (same) made->version = version_of(replaced->second);
+  }
+
+  void convert_before(Change<StateEntry>& change, const Conversion& conversion) {
+    const at::Tensor old(change.before->tensor);
+    const Impl impl = old.unsafeGetTensorImpl();
+    converted_.emplace(impl, conversion);
+    if (!replaced_.count(impl)) {
+      const auto dtype = at::isFloatingType(old.scalar_type()) ? conversion.dtype : old.scalar_type();
+      if (dtype == old.scalar_type() && conversion.device == old.device()) return;
+      const at::NoGradGuard no_grad;
+      at::Tensor now = old.detach().to(conversion.device, dtype);
+      now.set_requires_grad(old.requires_grad());
+      replaced_.emplace(impl, now);
+    }
+    set_tensor(change.before, replaced_.at(impl));
+  }
+
+  static void set_tensor(std::shared_ptr<const StateEntry>& entry, const at::Tensor& tensor) {
+    auto changed = std::make_shared<StateEntry>(*entry);
+    changed->tensor = tensor;
+    entry = std::move(changed);
+  }
+
+  static void set_training(std::shared_ptr<const Module>& module, bool training) {
+    if (!module) return;
+    auto changed = std::make_shared<Module>(*module);
+    changed->training = training;
+    module = std::move(changed);
+  }
+
+  // ---- rewrites by others -----------------------------------------------------------------------
+
+  StepId compare(const Mirror::Author& author) {
+    Transaction transaction(model_);
+    std::vector<std::pair<FxNode*, NodeId>> fresh;  // nodes to remember
+    try {
+      compare_states(transaction);
+      compare_modules(transaction);
+      compare_nodes(transaction, fresh);
+      erase_missing(transaction);
+      if (const auto found = problems(model_, transaction.edits()); !found.empty())
+        throw Error("the GraphModule is broken: " + found.front());
+    } catch (...) {
+      for (const auto& [fx_node, id] : fresh) PyDict_DelItem(tables_.ids.ptr(), fx_node->node.ptr());
+      PyErr_Clear();
+      throw;
+    }
+    for (NodeId id : gone_) {
+      const py::object node = tables_.nodes[id.value];
+      PyObject* current = PyDict_GetItemWithError(tables_.ids.ptr(), node.ptr());
+      if (current && id_value(current) == id.value) PyDict_DelItem(tables_.ids.ptr(), node.ptr());
+    }
+    for (const auto& [fx_node, id] : reread_)
+      remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
+    follow_learnt();
+    if (!transaction.changed()) {
+      transaction.keep();
+      finish();
+      return {};
+    }
+    auto step = std::make_shared<Step>();
+    step->transformation = author.transformation;
+    step->signature = author.signature;
+    step->edits = transaction.keep();
+    step->site = names_of(step->edits);
+    for (const Edit& edit : step->edits)
+      if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
+        step->nodes.push_back(change->id);
+    step->made = made_by(step->edits);
+    finish();
+    return transaction.add_step(std::move(step))->id;
+  }
+
+  void compare_states(Transaction& transaction) {
+    StateId previous;
+    for (const FoundState& found : states_) {
+      StateId id = model_.state().find(found.name);
+      if (!id) {
+        const StateId where = previous ? model_.state().next(previous) : model_.state().first();
+        id = transaction.insert(where, entry_of(found));
+      } else {
+        const StateEntry& entry = model_.state()[id];
+        if (entry.kind != found.kind || entry.persistent != found.persistent ||
+            !entry.tensor.is_same(THPVariable_Unpack(found.tensor)))
+          transaction.write(id, std::make_shared<const StateEntry>(entry_of(found)));
+      }
+      live_states_.insert(id.value);
+      previous = id;
+    }
+  }
+
+  void compare_modules(Transaction& transaction) {
+    ModuleId previous;
+    for (const FoundModule& found : modules_) {
+      Module module = module_of(found);
+      ModuleId id = model_.modules().find(found.path);
+      if (!id) {
+        const ModuleId where = previous ? model_.modules().next(previous) : model_.modules().first();
+        id = transaction.insert(where, std::move(module));
+      } else if (!(model_.modules()[id] == module)) {
+        transaction.write(id, std::make_shared<const Module>(std::move(module)));
+      }
+      live_modules_.insert(id.value);
+      previous = id;
+    }
+  }
+
+  bool is_unchanged(NodeId id, const FxNode& fx_node, py::handle meta) const {
+    const Node& node = model_.graph()[id];
+    const bool opaque = node.target.starts_with(kOpaqueAttr);
+    if (node.op != fx_node.op && !(opaque && fx_node.op == Opcode::get_attr)) return false;
+    PyObject* seen = PyList_GET_ITEM(tables_.seen.ptr(), id.value);
+    if (seen == Py_None) return false;
+    const Fx& fx = Fx::get();
+    if (PyTuple_GET_ITEM(seen, 0) != attr(fx_node.node, fx.args).ptr() ||
+        PyTuple_GET_ITEM(seen, 1) != attr(fx_node.node, fx.kwargs).ptr() ||
+        PyTuple_GET_ITEM(seen, 2) != attr(fx_node.node, fx.target).ptr() ||
+        PyTuple_GET_ITEM(seen, 3) != type_source(fx_node, meta))
+      return false;
+    PyObject* marks = PyDict_GetItemWithError(meta.ptr(), fx.marks);
+    return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
+  }
+
+  void compare_nodes(Transaction& transaction, std::vector<std::pair<FxNode*, NodeId>>& fresh) {
+    const Graph& graph = model_.graph();
+    visited_.assign(graph.id_limit(), false);
+    NodeId previous;
+    for (FxNode& fx_node : fx_nodes_) {
+      const py::object meta = attr(fx_node.node, Fx::get().meta);
+      PyObject* number = PyDict_GetItemWithError(tables_.ids.ptr(), fx_node.node.ptr());
+      NodeId id = number ? NodeId(id_value(number)) : NodeId{};
+      // A node that was moved has lost its place: it is another one to the core.
+      const bool known = id && graph.contains(id) && (!previous || graph.precedes(previous, id));
+      if (known && is_unchanged(id, fx_node, meta)) {
+        visited_[id.value] = true;
+        previous = id;
+        continue;
+      }
+      Node node = node_of(fx_node, meta);
+      if (known) {
+        visited_[id.value] = true;
+        const Node& old = graph[id];
+        node.name = old.name;
+        TypePtr type = std::exchange(node.type, old.type);
+        MetaPtr place = std::exchange(node.meta, old.meta);
+        const bool learnt = (type && (!old.type || *type != *old.type)) || (place && !old.meta);
+        if (learnt) learnt_.push_back({id, type ? type : old.type, old.meta ? old.meta : place});
+        if (!(node == old)) transaction.write(id, std::make_shared<const Node>(node));
+      } else {
+        node.name = graph.fresh_name(std::move(node.name));
+        const NodeId where = previous ? graph.next(previous) : graph.first();
+        id = transaction.insert(where, std::move(node));
+        visited_.resize(graph.id_limit(), false);
+        visited_[id.value] = true;
+        if (!number) fresh.emplace_back(&fx_node, id);
+        set_id(fx_node, id);
+      }
+      reread_.emplace_back(&fx_node, id);
+      previous = id;
+    }
+  }
+
+  void erase_missing(Transaction& transaction) {
+    std::vector<NodeId> nodes;
+    for (NodeId id : model_.graph())
+      if (!visited_[id.value]) nodes.push_back(id);
+    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+      transaction.write<Node>(*it, nullptr);
+      gone_.push_back(*it);
+    }
+    std::vector<StateId> states;
+    for (StateId id : model_.state())
+      if (!live_states_.count(id.value)) states.push_back(id);
+    for (StateId id : states) transaction.write<StateEntry>(id, nullptr);
+    std::vector<ModuleId> modules;
+    for (ModuleId id : model_.modules())
+      if (!live_modules_.count(id.value)) modules.push_back(id);
+    for (ModuleId id : modules) transaction.write<Module>(id, nullptr);
+  }
+
+  // What became known of a value is no rewrite either.
+  void follow_learnt() {
+    if (learnt_.empty()) return;
+    Transaction quiet(model_);
+    for (auto& [id, type, meta] : learnt_) {
+      Node node = model_.graph()[id];
+      node.type = std::move(type);
+      node.meta = std::move(meta);
+      quiet.write(id, std::make_shared<const Node>(std::move(node)));
+    }
+    quiet.keep();
+  }
+
+  Mirror& mirror_;
+  Model& model_;
+  bool by_others_ = true;
+  const Tables& tables_;
+  py::handle graph_module_;
+  py::object graph_;
+
+  std::vector<FxNode> fx_nodes_;
+  std::unordered_set<std::string> called_;
+  std::vector<std::string> attributes_;
+  std::vector<FoundState> states_;
+  std::vector<FoundModule> modules_;
+  std::vector<py::object> kept_;
+  std::unordered_map<std::string, MetaPtr> metas_;
+
+  std::unordered_map<Impl, Conversion> converted_;
+  std::unordered_map<Impl, at::Tensor> replaced_;
+  std::unordered_set<Impl> moved_;
+
+  std::unordered_set<std::uint32_t> live_states_, live_modules_;
+  std::vector<bool> visited_;
+  std::vector<NodeId> gone_;
+  std::vector<std::pair<FxNode*, NodeId>> reread_;
+  struct Learnt {
+    NodeId id;
+    TypePtr type;
+    MetaPtr meta;
+  };
+  std::vector<Learnt> learnt_;
+};
+
+void Reader::attach(const std::vector<std::string>& names) {
+  survey_graph();
+  std::vector<NodeId> ids(model_.graph().begin(), model_.graph().end());
+  while (tables_.nodes.size() < model_.graph().id_limit()) {
+    PyList_Append(tables_.nodes.ptr(), Py_None);
+    PyList_Append(tables_.seen.ptr(), Py_None);
+  }
+  std::unordered_map<std::string_view, NodeId> by_name;
+  const bool by_position = ids.size() == fx_nodes_.size();
+  for (std::size_t i = 0; i < ids.size() && i < names.size(); ++i) by_name.emplace(names[i], ids[i]);
+  std::unordered_set<std::uint32_t> taken;
+  for (std::size_t i = 0; i < fx_nodes_.size(); ++i) {
+    NodeId id;
+    if (by_position) {
+      id = ids[i];
+    } else {
+      const std::string name = to_string(attr(fx_nodes_[i].node, Fx::get().name));
+      if (auto it = by_name.find(name); it != by_name.end()) id = it->second;
+    }
+    if (!id || !taken.insert(id.value).second) continue;
+    const Node& node = model_.graph()[id];
+    const bool opaque =
+        node.target.starts_with(kOpaqueAttr) && fx_nodes_[i].op == Opcode::get_attr;
+    if (node.op != fx_nodes_[i].op && !opaque) continue;
+    set_id(fx_nodes_[i], id);
+    PyList_SetItem(tables_.nodes.ptr(), id.value, fx_nodes_[i].node.inc_ref().ptr());
+    // torch.fx drops metadata when it pickles.
+    if (!node.marks.empty())
+      attr(fx_nodes_[i].node, Fx::get().meta)[py::handle(Fx::get().marks)] =
+          py::tuple(py::cast(node.marks));
+  }
+}
+
+StepId Mirror::read(py::handle owner, py::handle graph_module, const Author& author) {
+  const Tables tables(owner);
+  return Reader(*this, tables, graph_module).run(author);
+}
+
+void Mirror::attach(py::handle owner, py::handle graph_module,
+                    const std::vector<std::string>& names) {
+  const Tables tables(owner);
+  Reader(*this, tables, graph_module).attach(names);
+}
+
+}  // namespace refx::python

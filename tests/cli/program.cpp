@@ -1,0 +1,101 @@
+#include "cli/program.h"
+
+#include <fmt/format.h>
+#include <pty.h>
+#include <simdjson.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace refx::testing {
+
+namespace fs = std::filesystem;
+
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void Program::SetUp() {
+  const char* path = std::getenv("REFX_PROGRAM");
+  if (!path || !fs::exists(path)) GTEST_SKIP() << "REFX_PROGRAM is not a file";
+  program_ = fs::absolute(path).string();
+  folder_ = fs::temp_directory_path() / fmt::format("refx_program_{}", getpid());
+  fs::create_directories(folder_ / "work");
+}
+
+void Program::TearDown() {
+  if (!folder_.empty()) fs::remove_all(folder_);
+}
+
+Program::Result Program::shell(const std::string& command) const {
+  const fs::path script = folder_ / "script", out = folder_ / "out", err = folder_ / "err";
+  std::ofstream(script) << "refx='" << program_ << "'\n" << command << "\n";
+  const std::string line =
+      fmt::format("cd '{}' && NO_COLOR=1 bash '{}' >'{}' 2>'{}'", (folder_ / "work").string(),
+                  script.string(), out.string(), err.string());
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out), contents(err)};
+}
+
+Program::Result Program::run(const std::string& arguments) const {
+  return shell("\"$refx\" " + arguments);
+}
+
+std::string Program::on_terminal(const std::string& arguments, const std::string& setting) const {
+  const std::string line =
+      fmt::format("cd '{}'; unset NO_COLOR; export TERM=xterm; {} exec '{}' {}",
+                  (folder_ / "work").string(), setting, program_, arguments);
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    execlp("bash", "bash", "-c", line.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(terminal, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(n));
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  return text;
+}
+
+void Program::expect_error(const std::string& arguments, const std::string& message) const {
+  const std::string before = files();
+  const Result result = run(arguments);
+  EXPECT_EQ(result.code, 2) << arguments;
+  EXPECT_EQ(result.out, "") << arguments;
+  EXPECT_EQ(result.err, "refx: " + message + "\n") << arguments;
+  EXPECT_TRUE(files() == before) << arguments;
+}
+
+std::string Program::files() const {
+  std::set<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder_ / "work")) paths.insert(entry.path());
+  std::string all;
+  for (const fs::path& path : paths) all += path.filename().string() + '\n' + contents(path) + '\n';
+  return all;
+}
+
+void ProgramOnFiles::SetUp() {
+  const char* models = std::getenv("REFX_MODELS");
+  if (!models) GTEST_SKIP() << "REFX_MODELS is not set";
+  ASSERT_TRUE(fs::exists(fs::path(models) / "small.pt2")) << "run tests/cli/make_models.py";
+  Program::SetUp();
+  if (!folder_.empty()) fs::copy(models, folder_ / "work");
+}
+
+void check_json(const std::string& text) {
+  simdjson::dom::parser parser;
+  const auto error = parser.parse(text).error();
+  if (error) throw std::runtime_error(simdjson::error_message(error) + (": " + text));
+}
+
+}  // namespace refx::testing

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+namespace refx::testing {
+
+std::string contents(const std::filesystem::path& path);
+
+// Drives the built program (its path is in REFX_PROGRAM) as a user does, in a folder of its own.
+class Program : public ::testing::Test {
+ protected:
+  struct Result {
+    int code = -1;
+    std::string out, err;
+  };
+
+  void SetUp() override;
+  void TearDown() override;
+
+  // `refx <arguments>`, as a shell reads them.
+  Result run(const std::string& arguments) const;
+  // Any command line of bash, in which $refx is the program.
+  Result shell(const std::string& command) const;
+  // Everything that `refx <arguments>` writes to a terminal; `setting` comes before it.
+  std::string on_terminal(const std::string& arguments, const std::string& setting = "") const;
+
+  // The program refuses with this message, writes nothing else, and leaves every file alone.
+  void expect_error(const std::string& arguments, const std::string& message) const;
+  // Names and bytes of all files in the folder.
+  std::string files() const;
+
+  std::string program_;
+  std::filesystem::path folder_;
+};
+
+// The same with the files that make_models.py wrote to REFX_MODELS:
+//   small.pt2   attention, a linear with batch norm, two linears with a tied weight
+//   other.pt2   the same with one bias changed
+//   plain.pt2   a ReLU
+class ProgramOnFiles : public Program {
+ protected:
+  void SetUp() override;
+};
+
+// Throws if it is not JSON.
+void check_json(const std::string& text);
+
+}  // namespace refx::testing

@@ -1,0 +1,206 @@
+// Files that torch wrote (in REFX_MODELS, see tests/cli/make_models.py): read, written, damaged.
+
+#include "refx/pt2.h"
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "cli/program.h"
+#include "kit.h"
+#include "refx/diff.h"
+#include "refx/original.h"
+#include "refx/registry.h"
+#include "refx/reverse.h"
+
+namespace refx::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Pt2 : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* models = std::getenv("REFX_MODELS");
+    if (!models || !fs::exists(models)) GTEST_SKIP() << "REFX_MODELS is not a folder";
+    folder_ = fs::temp_directory_path() / ("refx_pt2_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    fs::copy_file(fs::path(models) / "small.pt2", file("small.pt2"), fs::copy_options::overwrite_existing);
+  }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(file(name), std::ios::binary) << bytes;
+  }
+
+  // A model with a step of every transformation that has a site in it.
+  Model rewritten() const {
+    Model model = load(file("small.pt2"));
+    for (const auto& transformation : registry()) (*transformation)(model);
+    EXPECT_GE(model.history().size(), 3u);
+    return model;
+  }
+
+  // Everything that can be seen of the model in the file, or nothing if it is refused.
+  std::optional<std::string> seen(const std::string& name) const {
+    try {
+      const Model model = load(file(name));
+      check_contents(model);
+      std::ostringstream text;
+      text << content(model) << content(original_of(model));
+      for (const Step& step : model.history()) text << step << '\n';
+      return text.str();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      return std::nullopt;
+    }
+  }
+
+  // Bits flipped all over the file, and the file cut at many lengths.
+  void expect_no_silent_damage(const std::string& name) const {
+    const std::string bytes = contents(file(name));
+    const auto whole = seen(name);
+    ASSERT_TRUE(whole);
+    std::mt19937_64 random(7);
+    int refused = 0;
+    constexpr int kFlips = 1500;
+    for (int i = 0; i < kFlips; ++i) {
+      const std::uint64_t bit = random() % (bytes.size() * 8);
+      std::string damaged = bytes;
+      damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+      write("damaged.pt2", damaged);
+      const auto found = seen("damaged.pt2");
+      if (!found) {
+        ++refused;
+        continue;
+      }
+      ASSERT_EQ(*found, *whole) << "bit " << bit;
+    }
+    EXPECT_GT(refused, kFlips / 2);
+    for (std::size_t length = 0; length < bytes.size(); length += 1 + random() % 97) {
+      write("damaged.pt2", bytes.substr(0, length));
+      ASSERT_FALSE(seen("damaged.pt2")) << "cut at " << length;
+    }
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Pt2, AnUntouchedModelIsSavedAsTheSameFile) {
+  save(load(file("small.pt2")), file("copy.pt2"));
+  EXPECT_EQ(contents(file("copy.pt2")), contents(file("small.pt2")));
+}
+
+TEST_F(Pt2, AHistorySurvivesTheFile) {
+  const Model model = rewritten();
+  save(model, file("fast.pt2"));
+  const Model back = load(file("fast.pt2"));
+  EXPECT_EQ(content(back), content(model));
+  EXPECT_EQ(content(original_of(back)), content(load(file("small.pt2"))));
+  save(back, file("again.pt2"));
+  EXPECT_EQ(contents(file("again.pt2")), contents(file("fast.pt2")));
+}
+
+TEST_F(Pt2, ReversedOneByOneWithAFileBetweenItIsTheOriginalFile) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    std::mt19937 random(seed);
+    save(rewritten(), file("fast.pt2"));
+    for (int round = 0; round < 100; ++round) {
+      Model model = load(file("fast.pt2"));
+      if (model.history().empty()) break;
+      const auto ids = model.history().ids();
+      reverse(model, ids[random() % ids.size()]);
+      save(model, file("fast.pt2"));
+    }
+    EXPECT_EQ(contents(file("fast.pt2")), contents(file("small.pt2"))) << seed;
+  }
+}
+
+TEST_F(Pt2, WhatWasTrainedInMemoryIsCarriedBackAfterTheFile) {
+  Model model = load(file("small.pt2"));
+  find_transformation("merge-linears")(model);
+  ASSERT_EQ(model.history().size(), 1u);
+  const Piece piece = model.history().back().pieces.front();
+  const std::string name = load(file("small.pt2")).state()[piece.part].name;
+  const at::Tensor old = at::Tensor(load(file("small.pt2")).state().tensor(piece.part)).detach().clone();
+  at::Tensor(model.state().tensor(piece.whole)).detach().mul_(2);
+  save(model, file("trained.pt2"));
+
+  Model back = load(file("trained.pt2"));
+  reverse_all(back);
+  EXPECT_TRUE(at::Tensor(back.state().tensor(back.state().find(name))).detach().equal(old.mul(2)));
+  save(back, file("back.pt2"));
+  EXPECT_EQ(content(load(file("back.pt2"))), content(back));
+
+  Model discarded = load(file("trained.pt2"));
+  reverse_all(discarded, {.discard_changes = true});
+  save(discarded, file("discarded.pt2"));
+  EXPECT_EQ(contents(file("discarded.pt2")), contents(file("small.pt2")));
+}
+
+TEST_F(Pt2, WritingIntoATensorLeavesTheFileAlone) {
+  const std::string before = contents(file("small.pt2"));
+  const Model model = load(file("small.pt2"));
+  for (StateId id : model.state()) at::Tensor(model.state().tensor(id)).detach().zero_();
+  EXPECT_EQ(contents(file("small.pt2")), before);
+  EXPECT_NE(content(load(file("small.pt2"))), content(model));
+  save(model, file("zeros.pt2"));
+  EXPECT_EQ(content(load(file("zeros.pt2"))), content(model));
+}
+
+TEST_F(Pt2, ForgottenStepsAreGone) {
+  Model model = rewritten();
+  forget(model);
+  save(model, file("slim.pt2"));
+  const Model back = load(file("slim.pt2"));
+  EXPECT_TRUE(back.history().empty());
+  EXPECT_EQ(contents(file("slim.pt2")).find("refx/"), std::string::npos);
+  // A new history on it has it as its original.
+  Model more = load(file("slim.pt2"));
+  for (const auto& transformation : registry()) (*transformation)(more);
+  save(more, file("more.pt2"));
+  Model less = load(file("more.pt2"));
+  reverse_all(less);
+  save(less, file("less.pt2"));
+  EXPECT_EQ(contents(file("less.pt2")), contents(file("slim.pt2")));
+}
+
+TEST_F(Pt2, ForgottenInMemoryAndTransformedAgain) {
+  Model model = load(file("small.pt2"));
+  find_transformation("change-true-div-to-mul-by-inverse")(model);
+  forget(model);
+  find_transformation("merge-linears")(model);
+  save(model, file("mixed.pt2"));
+  Model back = load(file("mixed.pt2"));
+  EXPECT_EQ(to_text(diff(back, model)), "");
+  reverse_all(back);
+  reverse_all(model);
+  EXPECT_EQ(to_text(diff(back, model)), "");
+}
+
+TEST_F(Pt2, DamageIsRefusedOrWithoutEffect) { expect_no_silent_damage("small.pt2"); }
+
+TEST_F(Pt2, DamageOfAFileWithAHistoryIsRefusedOrWithoutEffect) {
+  save(rewritten(), file("fast.pt2"));
+  expect_no_silent_damage("fast.pt2");
+}
+
+TEST_F(Pt2, AModelMadeInMemoryCannotBeSaved) {
+  const Model model = parse_filled("graph():\n    %x : f32[2] [num_users=1] = placeholder[target=x]\n    return x\n");
+  EXPECT_EQ(error_of([&] { save(model, file("no.pt2")); }),
+            "only a model that was loaded from a .pt2 file can be saved as one; "
+            "export it with torch.export.save and load that");
+  EXPECT_FALSE(fs::exists(file("no.pt2")));
+}
+
+}  // namespace
+}  // namespace refx::testing

@@ -1,0 +1,63 @@
+#include "pt2/value_json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "refx/error.h"
+
+namespace refx {
+namespace {
+
+Arg there_and_back(const Arg& arg) {
+  std::string text;
+  append_value(text, arg, [](NodeId id) { return "n" + std::to_string(id.value); });
+  simdjson::dom::parser parser;
+  return read_value(parser.parse(text), [](std::string_view name) {
+    return NodeId(static_cast<std::uint32_t>(std::stoul(std::string(name.substr(1)))));
+  });
+}
+
+TEST(ValueJson, IsExactForEveryKindOfArgument) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Args all = {None{},
+                    true,
+                    std::numeric_limits<std::int64_t>::min(),
+                    std::numeric_limits<std::int64_t>::max(),
+                    7,
+                    7.0,
+                    -0.0,
+                    0.1,
+                    5e-324,
+                    inf,
+                    -inf,
+                    std::numeric_limits<double>::quiet_NaN(),
+                    std::complex<double>(0.1, -inf),
+                    "text with \"quotes\", \n and \x01",
+                    c10::kBFloat16,
+                    c10::Device("cuda:1"),
+                    c10::kSparse,
+                    c10::MemoryFormat::ChannelsLast,
+                    NodeId(12),
+                    SymInt{"2*s0"},
+                    Ellipsis{},
+                    Raw{R"({"as_graph": {}})"},
+                    List{},
+                    Tuple{{1, List{{NodeId(3), None{}}}}},
+                    Slice{{1, None{}, 2}},
+                    Dict{{{"key", Tuple{}}, {1, 2.5}}}};
+  for (const Arg& arg : all) EXPECT_EQ(there_and_back(arg), arg);
+  EXPECT_EQ(there_and_back(List{all}), Arg(List{all}));
+}
+
+TEST(ValueJson, RefusesWhatItDoesNotKnow) {
+  simdjson::dom::parser parser;
+  const FindNode none = [](std::string_view) { return NodeId(); };
+  EXPECT_THROW(read_value(parser.parse(std::string(R"({"surprise": 1})")), none), Error);
+  EXPECT_THROW(read_value(parser.parse(std::string("{}")), none), Error);
+  const std::string deep = std::string(500, '[') + std::string(500, ']');
+  EXPECT_THROW(read_value(parser.parse(deep), none), Error);
+}
+
+}  // namespace
+}  // namespace refx

@@ -1,0 +1,122 @@
+"""A transformed GraphModule trains, and undo hands the trained weights back."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import refx
+import zoo
+from kit import Snapshot, flat, trace
+from refx.fx import FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, compose, reverse
+
+
+def step(gm, inputs, rate=0.1):
+    optimizer = torch.optim.SGD(gm.parameters(), lr=rate)
+    sum(t.square().mean() for t in flat(gm(*inputs))).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("make", [MergeLinears, FuseBiasInLinear,
+                                  lambda: compose(MergeLinears(), FuseBiasInLinear())])
+def test_trained_weights_return(make):
+    model, inputs = zoo.make("encoder")
+    query = model.layers[0].attention.query.weight.clone()
+    plain, gm = trace(copy.deepcopy(model)), trace(model)
+    keys = list(gm.state_dict())
+    t = make()
+    t(gm)
+    for _ in range(2):
+        step(plain, inputs)
+        step(gm, inputs)
+    t(gm, reverse=True)
+    assert torch.equal(model.layers[0].attention.query.weight, query)  # gm had its own by then
+    assert list(gm.state_dict()) == keys
+    for (name, a), b in zip(gm.state_dict().items(), plain.state_dict().values()):
+        torch.testing.assert_close(a, b, msg=name)
+        assert a.requires_grad == b.requires_grad
+    storages = [p.untyped_storage().data_ptr() for p in gm.parameters()]
+    assert len(set(storages)) == len(storages)  # no views of the merged weight
+
+
+def test_the_split_is_exact():
+    model, inputs = zoo.make("encoder")
+    gm = trace(model)
+    t = MergeLinears()
+    t(gm)
+    step(gm, inputs)
+    merged = gm.layers.get_submodule("0").attention.get_submodule("query-key-value-merged")
+    parts = merged.weight.detach().split(16)
+    t(gm, reverse=True)
+    attention = gm.layers.get_submodule("0").attention
+    for part, linear in zip(parts, (attention.query, attention.key, attention.value)):
+        assert torch.equal(part, linear.weight)
+
+
+def test_a_bias_that_was_none_must_stay_none():
+    model, inputs = zoo.make("vit")
+    gm = trace(model)
+    t = MergeLinears()
+    t(gm)
+    with torch.no_grad():
+        gm.block.attention.get_submodule("query-key-value-merged").bias.add_(1)
+    before = Snapshot(gm)
+    with pytest.raises(refx.Error, match="no original to go back to"):
+        t(gm, reverse=True)
+    Snapshot(gm).assert_equals(before)
+    reverse(gm, discard_changes=True)
+    assert gm.block.attention.key.bias is None
+
+
+def test_a_folded_batch_norm_cannot_be_carried_back():
+    model, inputs = zoo.make("resnet")
+    gm = trace(model)
+    gm.fc.requires_grad_(False)
+    original = Snapshot(gm)
+    t = FuseBatchNorm2dInConv2d()
+    t(gm)
+    step(gm, inputs)
+    before = Snapshot(gm)
+    with pytest.raises(refx.Error, match="discard_changes"):
+        t(gm, reverse=True)
+    Snapshot(gm).assert_equals(before)
+    reverse(gm, discard_changes=True)
+    Snapshot(gm).assert_equals(original)
+
+
+def test_frozen_parts_are_not_trained():
+    model, inputs = zoo.make("encoder")
+    attention = model.layers[0].attention
+    attention.key.requires_grad_(False)
+    frozen = attention.key.weight.clone()
+    gm = trace(model)
+    t = MergeLinears()
+    t(gm)
+    step(gm, inputs)
+    t(gm, reverse=True)
+    key = gm.layers.get_submodule("0").attention.key
+    assert torch.equal(key.weight, frozen) and not key.weight.requires_grad
+
+
+def test_replaced_parameters_return():
+    model, inputs = zoo.make("mlp")
+    gm = trace(model)
+    t = FuseBiasInLinear()
+    t(gm)
+    gm.load_state_dict({k: v + 1 for k, v in gm.state_dict().items()}, assign=True)
+    t(gm, reverse=True)
+    assert torch.equal(gm.first.weight, model.first.weight + 1)
+    assert torch.equal(gm.first.bias, model.first.bias + 1)
+
+
+def test_gradients_flow_through_slices():
+    model, inputs = zoo.make("encoder")
+    gm = MergeLinears()(trace(copy.deepcopy(model)))
+    sum(t.sum() for t in flat(gm(*inputs))).backward()
+    sum(t.sum() for t in flat(model(*inputs))).backward()
+    merged = gm.layers.get_submodule("0").attention.get_submodule("query-key-value-merged")
+    attention = model.layers[0].attention
+    expected = torch.cat([m.weight.grad for m in (attention.query, attention.key, attention.value)])
+    torch.testing.assert_close(merged.weight.grad, expected)
