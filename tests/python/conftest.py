@@ -128,14 +128,13 @@ class Made:
         self.results = {}
         folder.mkdir()
         without = [t for t in models.TRANSFORMATIONS if t not in self.entry.sites]
-        if without:
+        if len(without) > 3:
             self.run(refx, "untouched", "apply", self.original, *without)
         for transformation in self.entry.sites:
             self.run(refx, transformation, "apply", self.original, transformation)
         self.run(refx, "all", "apply", self.original, "all")
         if self.results["all"].code == 0:
             self.run(refx, "back", "reverse", self.path("all"), "--all")
-            self.results["log"] = refx.attempt("log", self.path("all"), "--json")
             if self.entry.runs:
                 self.results["verify"] = refx.attempt("verify", self.path("all"))
                 self.results["run"] = refx.attempt("run", self.original, "-o", folder / "outputs.pt")
@@ -156,9 +155,6 @@ class Made:
     def file(self, key):
         self.result(key)
         return self.path(key)
-
-    def log(self):
-        return self.result("log").json()
 
 
 class Workshop:
