@@ -154,8 +154,8 @@ class Model:
     def verify(self, against: Optional[Model] = None, *, per_step: bool = False, tolerance: float = 0,
                seed: int = 0) -> Verification:
         """Runs the model and its original and compares both with the original in fp64."""
-        return Verification(*self._core.verify(
-            None if against is None else against._core, per_step, tolerance, seed))
+        other: Any = None if against is None else against._core
+        return Verification(*self._core.verify(other, per_step, tolerance, seed))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model, without autograd, on what the exported module took."""

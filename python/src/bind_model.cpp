@@ -133,10 +133,6 @@ py::tuple verified(const Model& model, const Model* against, bool per_step, doub
 }  // namespace
 
 void bind_model(py::module_& m) {
-  m.def("load", [](const std::string& path, bool history) {
-    const py::gil_scoped_release no_gil;
-    return load(path, {history});
-  });
   py::class_<Model>(m, "Model", "An exported program in the library.")
       .def("copy", [](const Model& self) { return self; })
       .def("save", [](const Model& self, const std::string& path) {
@@ -199,6 +195,10 @@ void bind_model(py::module_& m) {
       .def("diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); })
       .def("verify", &verified)
       .def("run", &run);
+  m.def("load", [](const std::string& path, bool history) {
+    const py::gil_scoped_release no_gil;
+    return load(path, {history});
+  });
 }
 
 }  // namespace refx::python

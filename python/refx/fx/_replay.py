@@ -72,6 +72,7 @@ def _insert(journal: Journal, graph: Graph, number: int, node: Optional[Node], o
         seen.append(None)
     before = journal.mirror.previous(number)
     previous = graph._root if before is None else nodes[before]
+    assert previous is not None
     lookup = graph._find_nodes_lookup_table
     if node is None:
         name, meta, annotation = journal.erased.pop(number, (name, None, None))

@@ -340,7 +340,8 @@ def explain(transformation: Transformation, graph_module: GraphModule) -> Explan
         sites, refusals = journal.mirror.find(transformation._name)
 
         def nodes(numbers: Iterable[int]) -> tuple[Node, ...]:
-            return tuple(journal.nodes[number] for number in numbers)
+            found = (journal.nodes[number] for number in numbers)
+            return tuple(node for node in found if node is not None)
 
         return Explanation(
             transformation._name,
