@@ -124,6 +124,7 @@ class Reader {
       fill();
       return {};
     }
+    by_others_ = author.transformation == Mirror::kOthers;
     follow_tensors();
     return compare(author);
   }
@@ -332,12 +333,13 @@ class Reader {
       const StateEntry& entry = model_.state()[id];
       const Impl then = entry.tensor.unsafeGetTensorImpl();
       if (id.value < mirror_.known_.size()) note_change(id, then, now);
-      if (entry.tensor.is_same(now)) continue;
+      if (entry.tensor.is_same(now) || !is_same_weight(entry.tensor, now)) continue;
       StateEntry rebound = entry;
       rebound.tensor = now;
       quiet.write(id, std::make_shared<const StateEntry>(std::move(rebound)));
     }
     for (const FoundModule& found : modules_) {
+      if (!by_others_) break;
       const ModuleId id = model_.modules().find(found.path);
       const bool training = attr(found.module, Fx::get().training).ptr() == Py_True;
       if (!id || model_.modules()[id].training == training) continue;
@@ -350,6 +352,12 @@ class Reader {
     const bool toggled = training != mirror_.training_;
     if (!converted_.empty() || !moved_.empty() || toggled)
       follow_in_history(toggled ? std::optional(training) : std::nullopt);
+  }
+
+  // Another tensor in its place: a new value of the weight, or a rewrite?
+  bool is_same_weight(const at::TensorBase& then, const at::Tensor& now) const {
+    if (converted_.count(then.unsafeGetTensorImpl())) return true;
+    return by_others_ && then.sizes() == now.sizes();
   }
 
   void note_change(StateId id, Impl then, const at::Tensor& now) {
@@ -482,7 +490,8 @@ class Reader {
         id = transaction.insert(where, entry_of(found));
       } else {
         const StateEntry& entry = model_.state()[id];
-        if (entry.kind != found.kind || entry.persistent != found.persistent)
+        if (entry.kind != found.kind || entry.persistent != found.persistent ||
+            !entry.tensor.is_same(THPVariable_Unpack(found.tensor)))
           transaction.write(id, std::make_shared<const StateEntry>(entry_of(found)));
       }
       live_states_.insert(id.value);
@@ -594,6 +603,7 @@ class Reader {
 
   Mirror& mirror_;
   Model& model_;
+  bool by_others_ = true;
   const Tables& tables_;
   py::handle graph_module_;
   py::object graph_;

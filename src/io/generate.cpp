@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "io/placeholders.h"
 #include "io/size_expression.h"
 #include "ops/names.h"
 #include "ops/param.h"
@@ -24,15 +25,6 @@ using Sizes = std::map<std::string, std::int64_t>;
 
 constexpr std::int64_t kUnknownSize = 3;    // where a symbol has no hint
 constexpr std::int64_t kSmallIntegers = 2;  // 0 and 1: masks, types, flags
-
-std::vector<NodeId> user_placeholders(const Model& model) {
-  std::vector<NodeId> all;
-  for (NodeId id : model.graph()) {
-    const Node& node = model.graph()[id];
-    if (node.op == Opcode::placeholder && node.state.empty()) all.push_back(id);
-  }
-  return all;
-}
 
 // ---- sizes -------------------------------------------------------------------------------------
 

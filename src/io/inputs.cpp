@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "io/placeholders.h"
 #include "io/treespec.h"
 #include "refx/error.h"
 #include "refx/source.h"
@@ -18,15 +19,6 @@ namespace {
 
 using c10::IValue;
 using Values = std::vector<IValue>;
-
-std::vector<NodeId> user_placeholders(const Model& model) {
-  std::vector<NodeId> all;
-  for (NodeId id : model.graph()) {
-    const Node& node = model.graph()[id];
-    if (node.op == Opcode::placeholder && node.state.empty()) all.push_back(id);
-  }
-  return all;
-}
 
 bool is_sequence(const IValue& value) { return value.isTuple() || value.isList(); }
 Values items_of(const IValue& value) {

@@ -136,7 +136,6 @@ def test_refused_batch_norms_are_listed(refx, exported):
     assert sum(r["transformation"] in (CONV, NORM) for r in refusals) >= 4
 
 
-@pytest.mark.xfail(strict=True, reason="strides of views of a merged linear's slices are those before merging")
 def test_strides_are_recorded(refx, exported, tmp_path):
     out = tmp_path / "out.pt2"
     refx("apply", exported("vit"), MERGE, "-o", out)

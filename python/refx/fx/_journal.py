@@ -139,8 +139,12 @@ class Journal:
         if not any(module is other for other in kept):
             kept.append(module)
 
-    @staticmethod
-    def called_modules(graph_module: GraphModule) -> dict[str, torch.nn.Module]:
+    def called_modules(self, graph_module: GraphModule) -> dict[str, torch.nn.Module]:
+        """The modules by path, before somebody's code runs; notes the order of all names too."""
+        for path, module in graph_module.named_modules(remove_duplicate=False):
+            for table in ("_parameters", "_buffers", "_modules"):
+                if (path, table) not in self.order:
+                    self.order[path, table] = dict.fromkeys(getattr(module, table))
         called = {node.target for node in graph_module.graph.nodes if node.op == "call_module"}
         return {path: module for path, module in graph_module.named_modules(remove_duplicate=False)
                 if path in called}

@@ -1,0 +1,198 @@
+"""Transform and undo of torch.fx GraphModules: refx.fx beside optimum.fx.optimization.
+
+    python bench/fx_peers.py [--nodes 1000,10000,100000] [--repeat 5]
+
+One thread. Each ratio is of two numbers of this run, alternating. "core" is without lint and recompile, which are
+torch.fx's own and which both do. Without optimum (and transformers) installed, refx runs alone.
+"""
+
+import argparse
+import gc
+import importlib.util
+import platform
+import statistics
+import sys
+import time
+import types
+
+import torch
+from torch import nn
+
+import refx.fx
+
+
+def peer():
+    """optimum.fx.optimization, with or without transformers."""
+    try:
+        import optimum.fx.optimization as module
+        return module
+    except ImportError:
+        pass
+    spec = importlib.util.find_spec("optimum")
+    if spec is None:
+        return None
+    # All that it takes of transformers is a decorator for docstrings.
+    names = ("transformers", "transformers.file_utils")
+    for name in names:
+        sys.modules[name] = types.ModuleType(name)
+    sys.modules[names[1]].add_end_docstrings = lambda *_: lambda f: f
+    folder = spec.submodule_search_locations[0]
+    path = f"{folder}/fx/optimization/transformations.py"
+    spec = importlib.util.spec_from_file_location("optimum_fx_transformations", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- models ----------------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+
+    def split(self, x):
+        return x.view(x.size(0), x.size(1), self.heads, self.size).permute(0, 2, 1, 3)
+
+    def forward(self, x):
+        q, k, v = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
+        scores = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) / 8.0, -1)
+        return self.out(torch.matmul(scores, v).permute(0, 2, 1, 3).flatten(2))
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = self.norm1(x + self.attention(x))
+        return self.norm2(x + self.down(torch.nn.functional.gelu(self.up(x))))
+
+
+def bert_base():
+    return torch.fx.symbolic_trace(nn.Sequential(*(Layer(768, 12) for _ in range(12))).eval())
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        def conv(i, o, k, s=1):
+            return nn.Conv2d(i, o, k, s, k // 2, bias=False)
+        self.conv1, self.bn1 = conv(inputs, width, 1), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = conv(width, width, 3, stride), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = conv(width, 4 * width, 1), nn.BatchNorm2d(4 * width)
+        self.down = None
+        if stride != 1 or inputs != 4 * width:
+            self.down = nn.Sequential(conv(inputs, 4 * width, 1, stride), nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = self.bn3(self.conv3(torch.relu(self.bn2(self.conv2(y)))))
+        return torch.relu(y + (x if self.down is None else self.down(x)))
+
+
+def resnet_50():
+    layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(count):
+            layers.append(Bottleneck(inputs, width, stride if i == 0 else 1))
+            inputs = 4 * width
+    return torch.fx.symbolic_trace(nn.Sequential(*layers).eval())
+
+
+def synthetic(nodes, one_input=False):
+    """Groups of three small linears with one input and four other nodes; or all with one input."""
+    root, graph = nn.Module(), torch.fx.Graph()
+    x = first = graph.placeholder("x")
+    for i in range(nodes // 7):
+        block = nn.Module()
+        for name in "qkv":
+            block.add_module(name, nn.utils.skip_init(nn.Linear, 4, 4))
+        root.add_module(f"b{i}", block)
+        q, k, v = (graph.call_module(f"b{i}.{name}", (first if one_input else x,)) for name in "qkv")
+        s = graph.call_function(torch.add, (q, k))
+        s = graph.call_function(torch.relu, (s,))
+        s = graph.call_function(torch.div, (s, 2.0))
+        x = graph.call_function(torch.add, (s, v))
+    graph.output(x)
+    return torch.fx.GraphModule(root, graph)
+
+
+# ---- timing ----------------------------------------------------------------------------------------
+
+
+def timed(function):
+    gc.collect()
+    gc.disable()
+    start = time.perf_counter()
+    function()
+    end = time.perf_counter()
+    gc.enable()
+    return (end - start) * 1e3
+
+
+def run(module, name, make, repeat, reversible=True):
+    """Milliseconds: transform, undo, without lint and recompile; and with them."""
+    times = {key: [] for key in ("transform", "undo", "transform+lint", "undo+lint")}
+    for lint in (False, True):
+        suffix = "+lint" if lint else ""
+        for _ in range(repeat):
+            gm = make()
+            transformation = getattr(module, name)()
+            times["transform" + suffix].append(
+                timed(lambda: transformation(gm, lint_and_recompile=lint)))
+            if reversible:
+                times["undo" + suffix].append(
+                    timed(lambda: transformation(gm, lint_and_recompile=lint, reverse=True)))
+    return {key: min(values) if values else None for key, values in times.items()}
+
+
+def row(label, mine, theirs):
+    cells = [label.ljust(44)]
+    for key in ("transform", "undo", "transform+lint", "undo+lint"):
+        text = f"{mine[key]:9.1f}" if mine[key] is not None else "        -"
+        ratio = theirs[key] / mine[key] if theirs and theirs[key] is not None else None
+        cells.append(f"{text} {f'({ratio:5.1f}x)' if ratio else '        '}")
+    print(" ".join(cells), flush=True)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--nodes", default="1000,10000,100000")
+    arguments.add_argument("--repeat", type=int, default=5)
+    options = arguments.parse_args()
+    torch.set_num_threads(1)
+    other = peer()
+    print(f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}, "
+          f"refx {refx.__version__}, " + ("beside optimum" if other else "optimum is not installed"))
+    print("milliseconds of refx, minimum of the repeats; in brackets how many times faster than optimum\n")
+    print(" " * 44, *(f"{h:>18}" for h in ("transform, core", "undo, core", "transform", "undo")))
+
+    def compare(label, name, make, repeat, reversible=True):
+        theirs = run(other, name, make, repeat, reversible) if other else None
+        mine = run(refx.fx, name, make, repeat)
+        row(label, mine, theirs)
+
+    r = options.repeat
+    compare("BERT-base, MergeLinears", "MergeLinears", bert_base, r)
+    compare("BERT-base, FuseBiasInLinear", "FuseBiasInLinear", bert_base, r)
+    compare("BERT-base, ChangeTrueDivToMulByInverse", "ChangeTrueDivToMulByInverse", bert_base, r)
+    compare("ResNet-50, FuseBatchNorm2dInConv2d", "FuseBatchNorm2dInConv2d", resnet_50, r, False)
+    for nodes in map(int, options.nodes.split(",")):
+        few = r if nodes < 50_000 else min(r, 2)
+        compare(f"{nodes} nodes, MergeLinears", "MergeLinears", lambda: synthetic(nodes), few)
+        compare(f"{nodes} nodes, FuseBiasInLinear", "FuseBiasInLinear", lambda: synthetic(nodes), few)
+        compare(f"{nodes} nodes, one input, FuseBiasInLinear", "FuseBiasInLinear",
+                lambda: synthetic(nodes, one_input=True), few)
+    print("\nmedian load of a transform of nothing (import of BERT-base):",
+          f"{statistics.median(timed(lambda gm=bert_base(): refx.fx.explain(refx.fx.MergeLinears(), gm)) for _ in range(r)):.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
