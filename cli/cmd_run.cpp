@@ -72,7 +72,8 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
     if (!s.text.empty())
       table.row({s.path, s.type, s.text});
     else if (s.has_numbers)
-      table.row({s.path, s.type, number(s.min), number(s.max), number(s.mean), std::to_string(s.nans)});
+      table.row(
+          {s.path, s.type, number(s.min), number(s.max), number(s.mean), std::to_string(s.nans)});
     else
       table.row({s.path, s.type, "", "", "", std::to_string(s.nans)});
   }

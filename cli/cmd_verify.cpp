@@ -1,7 +1,5 @@
 // refx verify: whether a rewritten model still computes what its original did.
 
-#include "refx/verify.h"
-
 #include <fmt/format.h>
 
 #include <optional>
@@ -10,6 +8,7 @@
 #include "json.h"
 #include "output.h"
 #include "refx/pt2.h"
+#include "refx/verify.h"
 
 namespace refx::cli {
 

@@ -202,10 +202,11 @@ void CommandLine::define_writing() {
 }
 
 void CommandLine::define_running() {
-  auto* sub = add("run", "Run a model and show what comes out",
-                  "  refx run model.pt2                        on the sample inputs in the file\n"
-                  "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
-                  [this] { return run(run_options); });
+  auto* sub =
+      add("run", "Run a model and show what comes out",
+          "  refx run model.pt2                        on the sample inputs in the file\n"
+          "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
+          [this] { return run(run_options); });
   model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
   inputs(sub, run_options.inputs, run_options.seed);
   threads(sub, run_options.threads, "Threads to run on; 0: as many as there are cores");

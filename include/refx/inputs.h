@@ -50,7 +50,8 @@ std::optional<std::vector<c10::IValue>> sample_inputs(const Model& model);
 // Random inputs that the types of the placeholders allow, the same for the same seed: floats from a
 // normal distribution, indices that fit the tables they are looked up in. A symbolic size has its
 // hint; or, from variation 1 on, other values inside its range.
-std::vector<c10::IValue> generated_inputs(const Model& model, std::uint64_t seed, int variation = 0);
+std::vector<c10::IValue> generated_inputs(const Model& model, std::uint64_t seed,
+                                          int variation = 0);
 // Whether variations differ in more than their values.
 bool has_symbolic_inputs(const Model& model);
 

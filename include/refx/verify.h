@@ -20,10 +20,11 @@ struct VerifyOptions {
 };
 
 // One output, or one tensor that the model writes, on one set of inputs. Errors are the largest
-// distance of an element from the reference, relative ones as a part of the largest magnitude there.
+// distance of an element from the reference, relative ones as a part of the largest magnitude
+// there.
 struct OutputCheck {
-  std::string path;  // "output[0]['logits']", "state 'bn.running_mean'", "input 'cache'"
-  std::string type;  // "f32[2, 10]"
+  std::string path;    // "output[0]['logits']", "state 'bn.running_mean'", "input 'cache'"
+  std::string type;    // "f32[2, 10]"
   bool exact = false;  // integers and the like: compared bit by bit with the original
   double scale = 0;    // the largest magnitude of the reference
   double original_error = 0, current_error = 0;
@@ -48,15 +49,15 @@ struct StepCheck {
   StepId id;
   std::string transformation, site;
   std::vector<StepId> built_on;
-  OutputCheck worst;        // the output that comes nearest to, or farthest beyond, what is allowed
-  double added_error = 0;   // relative, to what that output has without the step
+  OutputCheck worst;       // the output that comes nearest to, or farthest beyond, what is allowed
+  double added_error = 0;  // relative, to what that output has without the step
   bool passed() const { return worst.passed(); }
 };
 
 struct Verification {
-  bool in_fp64 = true;     // the reference is the original in fp64; else the original as it is …
-  std::string why_not;     // … for this reason
-  bool random = false;     // the model draws random numbers: all runs started from the same seed
+  bool in_fp64 = true;  // the reference is the original in fp64; else the original as it is …
+  std::string why_not;  // … for this reason
+  bool random = false;  // the model draws random numbers: all runs started from the same seed
   int threads = 1;
   std::uint64_t seed = 0;
   std::vector<SetCheck> sets;
@@ -69,10 +70,11 @@ struct Verification {
 // Runs the original and the model as it is now, both in their own dtype, and compares both with the
 // original in fp64. A rewrite rounds in other places, so it may err as the original does, or as it
 // would after one more rounding of every weight and input (measured in fp64, since an original may
-// be lucky): an output passes with up to kGrowth times the larger of the two, or kRoundings roundings
-// of its largest magnitude. Non-finite values must stand in the same places, and everything that is
-// not floating-point must be equal. Writes no tensor of the model, and leaves the global random state
-// and the number of threads as they were. Throws Error if one of the forms cannot be run.
+// be lucky): an output passes with up to kGrowth times the larger of the two, or kRoundings
+// roundings of its largest magnitude. Non-finite values must stand in the same places, and
+// everything that is not floating-point must be equal. Writes no tensor of the model, and leaves
+// the global random state and the number of threads as they were. Throws Error if one of the forms
+// cannot be run.
 inline constexpr double kGrowth = 8;
 inline constexpr double kRoundings = 16;
 Verification verify(const Model& model, const VerifyOptions& options = {});

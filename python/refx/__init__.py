@@ -1,7 +1,8 @@
 """Reversible rewrites of PyTorch graphs.
 
 Every rewrite of a model is a step in a history. Each step can be listed and taken back, alone and in
-any order, bit for bit. ``refx.fx`` works on ``torch.fx.GraphModule``.
+any order, bit for bit. ``refx.load`` opens what ``torch.export.save`` wrote; ``refx.fx`` works on
+``torch.fx.GraphModule``.
 """
 
 import torch
@@ -25,9 +26,11 @@ _check_torch()
 
 from . import _core  # noqa: E402
 from ._core import Error, InternalError  # noqa: E402
+from ._model import Model, Site, Step, Verification, export, from_exported, load  # noqa: E402
 
 __version__ = _build.VERSION
 
-__all__ = ["Error", "InternalError", "fx"]
+__all__ = ["Error", "InternalError", "Model", "Site", "Step", "Verification", "export",
+           "from_exported", "fx", "load"]
 
 from . import fx  # noqa: E402

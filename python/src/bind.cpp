@@ -39,4 +39,5 @@ PYBIND11_MODULE(_core, m) {
     return all;
   }, "Name and summary of every transformation of the library.");
   bind_mirror(m);
+  bind_model(m);
 }

@@ -26,13 +26,6 @@ py::tuple as_tuple(const Touched& touched) {
   return py::make_tuple(numbers(touched.nodes), touched.states, touched.modules);
 }
 
-Dependents to_dependents(const std::string& text) {
-  if (text == "reapply") return Dependents::reapply;
-  if (text == "refuse") return Dependents::refuse;
-  if (text == "cascade") return Dependents::cascade;
-  throw Error("dependents is 'reapply', 'refuse' or 'cascade', not '" + text + "'");
-}
-
 py::object node(const Mirror& mirror, py::handle owner, std::uint32_t id) {
   const Node* node = mirror.model().graph().find(NodeId(id));
   if (!node) return py::none();
@@ -80,6 +73,13 @@ py::tuple find(const Mirror& mirror, const std::string& transformation) {
 }
 
 }  // namespace
+
+Dependents to_dependents(const std::string& text) {
+  if (text == "reapply") return Dependents::reapply;
+  if (text == "refuse") return Dependents::refuse;
+  if (text == "cascade") return Dependents::cascade;
+  throw Error("dependents is 'reapply', 'refuse' or 'cascade', not '" + text + "'");
+}
 
 void bind_mirror(py::module_& m) {
   py::class_<Mirror>(m, "Mirror", "What a torch.fx.GraphModule is to the library.")
@@ -140,6 +140,19 @@ void bind_mirror(py::module_& m) {
         return tensors;
       })
       .def("steps", &steps)
+      .def("steps_of",
+           [](const Mirror& self, const std::string& signature) {
+             std::vector<std::uint32_t> ids;
+             for (const Step& step : self.model().history())
+               if (step.signature == signature) ids.push_back(step.id.value);
+             return ids;
+           })
+      .def("has_steps",
+           [](const Mirror& self) {
+             for (const Step& step : self.model().history())
+               if (step.transformation != Mirror::kOthers) return true;
+             return false;
+           })
       .def("previous",
            [](const Mirror& self, std::uint32_t id) {
              const NodeId previous = self.model().graph().previous(NodeId(id));

@@ -47,7 +47,8 @@ std::int64_t choose(std::int64_t hint, Bounds bounds, int variation) {
   const auto clamp = [&](std::int64_t size) { return std::clamp(size, bounds.min, bounds.max); };
   if (hint < 0) hint = kUnknownSize;
   if (variation == 0) return clamp(hint);
-  if (variation == 1) return clamp(hint > 2 ? hint - std::max<std::int64_t>(1, hint / 3) : hint + 2);
+  if (variation == 1)
+    return clamp(hint > 2 ? hint - std::max<std::int64_t>(1, hint / 3) : hint + 2);
   return clamp(hint + variation + hint / 2);
 }
 
@@ -80,7 +81,7 @@ std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& sy
 // Operators whose result holds the same integers as their first argument.
 bool passes_on(std::string_view name) {
   constexpr std::array<std::string_view, 12> kNames = {
-      "view",  "reshape", "to",     "_to_copy",   "clone", "contiguous",
+      "view",  "reshape", "to",     "_to_copy",  "clone",   "contiguous",
       "slice", "expand",  "detach", "unsqueeze", "flatten", "long"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
@@ -107,11 +108,13 @@ std::optional<std::int64_t> table_rows(const Model& model, const Node& node, Nod
   return model.state().tensor(table->state).size(0);
 }
 
-void smallest_table(const Model& model, NodeId index, int depth, std::optional<std::int64_t>& rows) {
+void smallest_table(const Model& model, NodeId index, int depth,
+                    std::optional<std::int64_t>& rows) {
   if (depth == 8) return;
   for (NodeId id : model.graph().users(index)) {
     const Node& user = model.graph()[id];
-    if (const auto here = table_rows(model, user, index)) rows = std::min(rows.value_or(*here), *here);
+    if (const auto here = table_rows(model, user, index))
+      rows = std::min(rows.value_or(*here), *here);
     const Arg* first = argument(user, 0, "self");
     const bool is_first = first && first->get<NodeId>() && *first->get<NodeId>() == index;
     if (is_first && user.op != Opcode::output && passes_on(operator_name(model, user)))
@@ -159,7 +162,8 @@ IValue generated(const Model& model, NodeId id, const Sizes& symbols, at::Genera
 }  // namespace
 
 std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int variation) {
-  at::Generator generator = at::detail::createCPUGenerator(seed + static_cast<std::uint64_t>(variation));
+  at::Generator generator =
+      at::detail::createCPUGenerator(seed + static_cast<std::uint64_t>(variation));
   const Sizes symbols = symbol_sizes(model, variation);
   std::vector<IValue> inputs;
   for (NodeId id : user_placeholders(model))

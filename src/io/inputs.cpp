@@ -52,7 +52,8 @@ struct Parameter {
   std::size_t first = 0;  // of its leaves among the placeholders
 };
 
-// What all the names start with, without a trailing number: "cache_0_key", "cache_0_value" -> cache.
+// What all the names start with, without a trailing number: "cache_0_key", "cache_0_value" ->
+// cache.
 std::string common_name(const std::vector<std::string>& names) {
   if (names.empty()) return "";
   std::string common = names[0];
@@ -61,8 +62,8 @@ std::string common_name(const std::vector<std::string>& names) {
     common.erase(end, common.end());
   }
   if (names.size() > 1 || common.empty()) common = common.substr(0, common.rfind('_'));
-  while (!common.empty() && (std::isdigit(static_cast<unsigned char>(common.back())) ||
-                             common.back() == '_'))
+  while (!common.empty() &&
+         (std::isdigit(static_cast<unsigned char>(common.back())) || common.back() == '_'))
     common.pop_back();
   return common;
 }
@@ -157,7 +158,8 @@ class Signature {
       throw Error(fmt::format("{} inputs are given, but {}", call.args.size(), takes()));
     Values flat(placeholders_.size());
     std::vector<bool> given(placeholders_.size(), false);
-    for (std::size_t i = 0; i < call.args.size(); ++i) place(parameters_[i], call.args[i], flat, given);
+    for (std::size_t i = 0; i < call.args.size(); ++i)
+      place(parameters_[i], call.args[i], flat, given);
     for (const auto& [name, value] : call.kwargs) place_named(name, value, flat, given);
     for (const Parameter& p : parameters_)
       for (std::size_t i = p.first; i < p.first + p.spec.num_leaves(); ++i)
@@ -187,11 +189,12 @@ class Signature {
       if (leaf_name(i) == name) return place({name, TreeSpec{}, i}, value, flat, given);
     std::vector<std::string> known;
     for (const Parameter& p : parameters_) known.push_back(p.name);
-    throw Error(fmt::format("the model has no input '{}': {}{}", name, takes(),
-                            did_you_mean(name, known)));
+    throw Error(
+        fmt::format("the model has no input '{}': {}{}", name, takes(), did_you_mean(name, known)));
   }
 
-  void place(const Parameter& p, const IValue& value, Values& flat, std::vector<bool>& given) const {
+  void place(const Parameter& p, const IValue& value, Values& flat,
+             std::vector<bool>& given) const {
     std::size_t next = p.first;
     place(p.spec, value, p.name, next, flat, given);
   }
@@ -208,21 +211,25 @@ class Signature {
     if (value.isGenericDict() && !spec.keys.empty())
       return place_dict(spec, value.toGenericDict(), path, next, flat, given);
     if (!is_sequence(value) || spec.kind == TreeSpec::Kind::dict)
-      throw Error(fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
+      throw Error(
+          fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
     const Values items = items_of(value);
     if (items.size() != spec.children.size())
-      throw Error(fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
+      throw Error(
+          fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
     for (std::size_t i = 0; i < items.size(); ++i)
       place(spec.children[i], items[i], fmt::format("{}[{}]", path, i), next, flat, given);
   }
 
-  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict, const std::string& path,
-                  std::size_t& next, Values& flat, std::vector<bool>& given) const {
+  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict,
+                  const std::string& path, std::size_t& next, Values& flat,
+                  std::vector<bool>& given) const {
     for (std::size_t i = 0; i < spec.keys.size(); ++i) {
       const auto it = dict.find(key_value(spec.keys[i]));
       const std::string at = fmt::format("{}[{}]", path, quoted(spec.keys[i]));
       if (it == dict.end())
-        throw Error(fmt::format("input '{}' is missing: '{}' should be {}", at, path, wanted(spec)));
+        throw Error(
+            fmt::format("input '{}' is missing: '{}' should be {}", at, path, wanted(spec)));
       place(spec.children[i], it->value(), at, next, flat, given);
     }
     if (dict.size() != spec.keys.size())
@@ -280,7 +287,8 @@ class Signature {
     if (!model_.source()) return true;
     const auto it = model_.source()->ranges().find(symbol);
     if (it == model_.source()->ranges().end()) return true;
-    return (!it->second.min || size >= *it->second.min) && (!it->second.max || size <= *it->second.max);
+    return (!it->second.min || size >= *it->second.min) &&
+           (!it->second.max || size <= *it->second.max);
   }
 
   const Model& model_;

@@ -13,8 +13,8 @@ namespace refx {
 using FindStorage = std::function<c10::Storage(const std::string& key)>;
 
 // Reads the pickle of a torch.save'd value. Only names on a fixed list stand for something; nothing
-// is looked up or called. We do not use torch's own unpickler, because it takes sizes and offsets on
-// trust, drops what is in an OrderedDict, and knows neither torch.Size nor dtypes.
+// is looked up or called. We do not use torch's own unpickler, because it takes sizes and offsets
+// on trust, drops what is in an OrderedDict, and knows neither torch.Size nor dtypes.
 c10::IValue read_pickle(std::string_view bytes, const FindStorage& find_storage);
 
 // The reverse. The i-th tensor of `tensors` is to be stored, as its bytes, under the key i.

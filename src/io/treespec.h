@@ -19,8 +19,9 @@ struct TreeSpec {
   };
 
   Kind kind = Kind::leaf;
-  std::string type;       // as Python calls it: "builtins.tuple", "collections.namedtuple", …
-  std::vector<Key> keys;  // one for each child of a dict; of another class, as far as known; or none
+  std::string type;  // as Python calls it: "builtins.tuple", "collections.namedtuple", …
+  std::vector<Key>
+      keys;  // one for each child of a dict; of another class, as far as known; or none
   std::vector<TreeSpec> children;
 
   std::size_t num_leaves() const;

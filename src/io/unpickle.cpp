@@ -45,18 +45,17 @@ Ref make(Object::Kind kind, std::vector<Ref> items = {}) {
 }
 
 // The names that stand for something in a pickle. What they do is in Unpickler::call.
-constexpr std::array<std::string_view, 11> kFunctions = {
-    "torch._utils._rebuild_tensor_v2",
-    "torch._utils._rebuild_tensor_v3",
-    "torch._utils._rebuild_parameter",
-    "torch._tensor._rebuild_from_type_v2",
-    "torch.Tensor",
-    "torch.nn.parameter.Parameter",
-    "torch.Size",
-    "torch.device",
-    "collections.OrderedDict",
-    "__builtin__.complex",
-    "builtins.complex"};
+constexpr std::array<std::string_view, 11> kFunctions = {"torch._utils._rebuild_tensor_v2",
+                                                         "torch._utils._rebuild_tensor_v3",
+                                                         "torch._utils._rebuild_parameter",
+                                                         "torch._tensor._rebuild_from_type_v2",
+                                                         "torch.Tensor",
+                                                         "torch.nn.parameter.Parameter",
+                                                         "torch.Size",
+                                                         "torch.device",
+                                                         "collections.OrderedDict",
+                                                         "__builtin__.complex",
+                                                         "builtins.complex"};
 
 class Unpickler {
  public:
@@ -231,7 +230,8 @@ class Unpickler {
   Ref call(const std::string& name, const std::vector<Ref>& args) {
     using Kind = Object::Kind;
     if (name.starts_with("torch._utils._rebuild_tensor_v")) return tensor(args, name.back() == '3');
-    if (name == "torch._utils._rebuild_parameter") return make(argument(args, 0, Kind::value).value);
+    if (name == "torch._utils._rebuild_parameter")
+      return make(argument(args, 0, Kind::value).value);
     if (name == "torch._tensor._rebuild_from_type_v2") return tensor_with_attributes(args);
     if (name == "collections.OrderedDict" && args.empty()) return make(Kind::dict);
     if (name == "torch.Size") {
@@ -256,8 +256,7 @@ class Unpickler {
     if (!type.value.isString()) damaged("a device has no name");
     try {
       c10::Device device(type.value.toStringRef());
-      if (args.size() > 1)
-        device.set_index(static_cast<c10::DeviceIndex>(integer(*args[1])));
+      if (args.size() > 1) device.set_index(static_cast<c10::DeviceIndex>(integer(*args[1])));
       return device;
     } catch (const c10::Error&) {
       damaged("there is no such device");
@@ -312,7 +311,8 @@ class Unpickler {
       std::int64_t reach = 0;
       fits = sizes[i] >= 0 && strides[i] >= 0;
       empty |= sizes[i] == 0;
-      fits = fits && !__builtin_mul_overflow(elements, std::max<std::int64_t>(sizes[i], 1), &elements) &&
+      fits = fits &&
+             !__builtin_mul_overflow(elements, std::max<std::int64_t>(sizes[i], 1), &elements) &&
              !__builtin_mul_overflow(std::max<std::int64_t>(sizes[i] - 1, 0), strides[i], &reach) &&
              !__builtin_add_overflow(last, reach, &last);
     }
@@ -457,7 +457,8 @@ void Unpickler::step(unsigned char code) {
     }
     case 0x93: {  // STACK_GLOBAL
       const std::vector<Ref> parts = pop(2);
-      if (!parts[0]->value.isString() || !parts[1]->value.isString()) damaged("a name is no string");
+      if (!parts[0]->value.isString() || !parts[1]->value.isString())
+        damaged("a name is no string");
       return push_name(parts[0]->value.toStringRef() + "." + parts[1]->value.toStringRef());
     }
     case 'R':

@@ -1,7 +1,7 @@
 #include "lab/compare.h"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/isnan.h>
@@ -77,7 +77,8 @@ void compare_approximately(const at::Tensor& reference, const at::Tensor& rounde
                            const at::Tensor& original, const at::Tensor& current,
                            const Comparison& how, OutputCheck& check) {
   const at::Tensor truth = wide(reference), a = wide(original), b = wide(current);
-  const at::Tensor usable = at::isfinite(a).logical_and(at::isfinite(b)).logical_and(at::isfinite(truth));
+  const at::Tensor usable =
+      at::isfinite(a).logical_and(at::isfinite(b)).logical_and(at::isfinite(truth));
   const auto distance = [&](const at::Tensor& t) {
     return largest(at::where(usable, (t - truth).abs(), at::zeros_like(truth.abs())));
   };
@@ -95,8 +96,8 @@ void compare_approximately(const at::Tensor& reference, const at::Tensor& rounde
   if (!same_places(a, b))
     check.problem = "nan or inf stands in other places";
   else if (!(check.current_error <= check.allowed))
-    check.problem = fmt::format("the error is {:.2g}, allowed is {:.2g}", check.current_error,
-                                check.allowed);
+    check.problem =
+        fmt::format("the error is {:.2g}, allowed is {:.2g}", check.current_error, check.allowed);
 }
 
 std::string mismatch(const IValue& original, const IValue& current) {
@@ -116,9 +117,11 @@ OutputCheck compare(const IValue& reference, const IValue& rounded, const IValue
   check.problem = mismatch(original, current);
   if (!check.problem.empty()) return check;
   if (original.isDouble() && reference.isDouble()) {
-    const auto tensor = [](const IValue& v) { return at::scalar_tensor(v.toDouble(), at::kDouble); };
-    compare_approximately(tensor(reference), tensor(reference), tensor(original), tensor(current), how,
-                          check);
+    const auto tensor = [](const IValue& v) {
+      return at::scalar_tensor(v.toDouble(), at::kDouble);
+    };
+    compare_approximately(tensor(reference), tensor(reference), tensor(original), tensor(current),
+                          how, check);
   } else if (original.isTensor() && is_approximate(original.toTensor().scalar_type())) {
     if (!reference.isTensor() || reference.toTensor().sizes() != original.toTensor().sizes())
       check.problem = "has another shape in the reference";

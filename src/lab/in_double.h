@@ -15,8 +15,8 @@ namespace refx {
 Model in_double(const Model& model);
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
 
-// What `exact` would be if every tensor of the model, and every input, had been rounded once more in
-// the dtype that it has in `narrow`: each number is off by up to that, at random.
+// What `exact` would be if every tensor of the model, and every input, had been rounded once more
+// in the dtype that it has in `narrow`: each number is off by up to that, at random.
 Model jittered(const Model& exact, const Model& narrow, std::uint64_t seed);
 std::vector<c10::IValue> jittered(const std::vector<c10::IValue>& exact,
                                   const std::vector<c10::IValue>& narrow, std::uint64_t seed);

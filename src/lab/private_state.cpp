@@ -113,7 +113,8 @@ Model with_private_state(const Model& model) {
   Copies copies;
   std::set<const void*> storages;
   for (StateId id : written_state(model))
-    storages.insert(model.state().tensor(id).unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+    storages.insert(
+        model.state().tensor(id).unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   Editor editor(copy);
   for (StateId id : model.state()) {
     const at::Tensor tensor(model.state().tensor(id));

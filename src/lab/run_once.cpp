@@ -53,7 +53,8 @@ void add(Run& run, const std::string& path, const IValue& value) {
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.detach().cpu().contiguous(), y = b.detach().cpu().contiguous();
-  return x.nbytes() == y.nbytes() && std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+  return x.nbytes() == y.nbytes() &&
+         std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
 void add_written_state(Run& run, const Model& before, const Model& after) {

@@ -27,8 +27,8 @@ class Environment {
 
 // All that a run leaves behind: what it returns, and what it has written into state and inputs.
 struct Run {
-  c10::IValue output;        // nested as in Python
-  std::vector<Leaf> values;  // on the CPU
+  c10::IValue output;               // nested as in Python
+  std::vector<Leaf> values;         // on the CPU
   std::set<std::string> unchanged;  // paths of state that it might have written but did not
   bool random = false;              // it has drawn random numbers
 };

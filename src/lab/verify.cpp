@@ -87,22 +87,22 @@ class Verifier {
     try {
       add_truth({generated_inputs(original_, options_.seed, variation), origin});
     } catch (const Error& error) {
-      result_.notes.push_back(fmt::format("{}: the original does not run: {}", origin, error.what()));
+      result_.notes.push_back(
+          fmt::format("{}: the original does not run: {}", origin, error.what()));
     }
   }
 
   void make_references() {
     try {
-      if (result_.random)
-        throw Error("the model draws random numbers, and fp64 would draw others");
+      if (result_.random) throw Error("the model draws random numbers, and fp64 would draw others");
       const DoubleByDefault by_default;
       const Model wide = in_double(original_);
       const Model rounded = jittered(wide, original_, options_.seed);
       for (Truth& truth : truths_) {
         const auto inputs = in_double(truth.inputs.values);
         truth.reference = run_once(wide, inputs, options_.seed);
-        truth.rounded = run_once(rounded, jittered(inputs, truth.inputs.values, options_.seed),
-                                 options_.seed);
+        truth.rounded =
+            run_once(rounded, jittered(inputs, truth.inputs.values, options_.seed), options_.seed);
         check_alike(truth.original, truth.reference);
         check_alike(truth.original, truth.rounded);
       }

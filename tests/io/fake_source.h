@@ -41,7 +41,8 @@ inline std::string tuple_spec(const std::vector<std::string>& children) {
 inline std::string dict_spec(const std::vector<std::string>& keys,
                              const std::vector<std::string>& children) {
   std::string context;
-  for (const std::string& key : keys) context += (context.empty() ? "" : ", ") + ("\\\"" + key + "\\\"");
+  for (const std::string& key : keys)
+    context += (context.empty() ? "" : ", ") + ("\\\"" + key + "\\\"");
   return spec("builtins.dict", "\"[" + context + "]\"", children);
 }
 inline std::string versioned(const std::string& spec) { return "[1, " + spec + "]"; }

@@ -33,11 +33,11 @@ constexpr const char* kTwoInputs = R"(graph():
     %mul : [num_users=1] = call_function[target=aten.mul.Tensor](args = (%x, %mask), kwargs = {})
     return mul)";
 
-
 Model nested() {
   FakeSource source;
   source.in = versioned(tuple_spec(
-      {tuple_spec({kLeaf, dict_spec({"b", "a"}, {spec("builtins.list", "\"null\"", {kLeaf}), kLeaf})}),
+      {tuple_spec(
+           {kLeaf, dict_spec({"b", "a"}, {spec("builtins.list", "\"null\"", {kLeaf}), kLeaf})}),
        dict_spec({"mask", "k"}, {kLeaf, kLeaf})}));
   return from_source(R"(graph():
     %x : f32[2, 4] [num_users=1] = placeholder[target=x]
@@ -92,7 +92,8 @@ TEST(FlattenInputs, SaysWhatIsMissingOrTooMuch) {
 
 TEST(FlattenInputs, SaysWhatIsOfTheWrongKind) {
   const Model model = parse(kTwoInputs);
-  EXPECT_EQ(complaint(model, tuple({x(), 3})), "input 'mask' should be a tensor, f32[2, 4], not an int");
+  EXPECT_EQ(complaint(model, tuple({x(), 3})),
+            "input 'mask' should be a tensor, f32[2, 4], not an int");
   EXPECT_EQ(complaint(model, tuple({x(), at::ones({2, 5})})),
             "input 'mask' should be f32[2, 4], not f32[2, 5]");
   EXPECT_EQ(complaint(model, tuple({x(), at::ones({2, 4}, at::kDouble)})),
@@ -103,15 +104,16 @@ TEST(FlattenInputs, FollowsTheNestingOfTheSpec) {
   const Model model = nested();
   const at::Tensor a = at::zeros({2}), b = at::zeros({2, 4}), mask = at::ones({2});
   const IValue d = dict({{"a", a}, {"b", list({b})}});
-  const Values flat = flatten_inputs(model, tuple({tuple({x(), d}), dict({{"k", 2}, {"mask", mask}})}));
+  const Values flat =
+      flatten_inputs(model, tuple({tuple({x(), d}), dict({{"k", 2}, {"mask", mask}})}));
   ASSERT_EQ(flat.size(), 5u);
   EXPECT_TRUE(flat[1].toTensor().is_same(b));
   EXPECT_TRUE(flat[2].toTensor().is_same(a));
   EXPECT_TRUE(flat[3].toTensor().is_same(mask));
   EXPECT_EQ(flat[4].toInt(), 2);
   // By the names of placeholders too; a constant that the graph does not read may be left out.
-  const Values named = flatten_inputs(
-      model, dict({{"x", x()}, {"d_b_0", b}, {"d_a", a}, {"mask", mask}}));
+  const Values named =
+      flatten_inputs(model, dict({{"x", x()}, {"d_b_0", b}, {"d_a", a}, {"mask", mask}}));
   EXPECT_TRUE(named[1].toTensor().is_same(b));
   EXPECT_TRUE(named[4].isNone());
 }
@@ -176,10 +178,11 @@ TEST(NestOutput, ASingleLeafIsNotWrapped) {
 }
 
 TEST(TreeSpec, DamageIsAnErrorThatSaysSo) {
-  for (const char* bad : {"", "[]", "[1]", "[1, 3]", "[1, {}]", "[1, {\"type\": 3, \"children_spec\": []}]",
-                          "[1, {\"type\": null, \"children_spec\": [3]}]", "[2, null]", "{", "[1, null]",
-                          R"([1, {"type": "builtins.dict", "context": "[]", "children_spec": [)"
-                          R"({"type": null, "context": null, "children_spec": []}]}])"}) {
+  for (const char* bad :
+       {"", "[]", "[1]", "[1, 3]", "[1, {}]", "[1, {\"type\": 3, \"children_spec\": []}]",
+        "[1, {\"type\": null, \"children_spec\": [3]}]", "[2, null]", "{", "[1, null]",
+        R"([1, {"type": "builtins.dict", "context": "[]", "children_spec": [)"
+        R"({"type": null, "context": null, "children_spec": []}]}])"}) {
     FakeSource source;
     source.out = bad;
     if (source.out.empty()) continue;
@@ -192,9 +195,10 @@ TEST(TreeSpec, DamageIsAnErrorThatSaysSo) {
 TEST(TreeSpec, DefaultAndOrderedDictsHaveTheirKeys) {
   FakeSource source;
   source.out = versioned(tuple_spec(
-      {spec("collections.defaultdict",
-            R"({"default_factory_module": "builtins", "default_factory_name": "list", "dict_context": ["p"]})",
-            {kLeaf}),
+      {spec(
+           "collections.defaultdict",
+           R"({"default_factory_module": "builtins", "default_factory_name": "list", "dict_context": ["p"]})",
+           {kLeaf}),
        spec("collections.OrderedDict", R"("[1, \"q\"]")", {kLeaf, kLeaf})}));
   const Model model = from_source(kTwoInputs, std::move(source));
   const IValue output = nest_output(model, tuple({1, 2, 3}));

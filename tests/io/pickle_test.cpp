@@ -37,8 +37,8 @@ std::string storage(const std::string& key, int elements) {
          number(elements) + "tQ";
 }
 std::string tensor(int offset, int size, int stride, int elements = 6) {
-  return name("torch._utils", "_rebuild_tensor_v2") + "(" + storage("0", elements) + number(offset) +
-         number(size) + "\x85" + number(stride) + "\x85\x89}tR";
+  return name("torch._utils", "_rebuild_tensor_v2") + "(" + storage("0", elements) +
+         number(offset) + number(size) + "\x85" + number(stride) + "\x85\x89}tR";
 }
 
 TEST(Pickle, ReadsNumbersAndTextInContainers) {
@@ -112,8 +112,8 @@ TEST(Pickle, RefusesContainersInsideThemselvesAndBombs) {
 }
 
 TEST(Pickle, RefusesWhatEndsEarlyOrMakesNoSense) {
-  const std::string good = "\x80\x02(" + tensor(0, 2, 1) + "](" + number(1) + "e}" + text("k") +
-                           number(3) + "st.";
+  const std::string good =
+      "\x80\x02(" + tensor(0, 2, 1) + "](" + number(1) + "e}" + text("k") + number(3) + "st.";
   read(good);
   for (std::size_t n = 0; n < good.size(); ++n)
     EXPECT_NE(refusal(good.substr(0, n)), "no error") << n;

@@ -87,7 +87,8 @@ TEST_F(Values, TensorsOutliveTheFile) {
 TEST_F(Values, EveryDamagedByteOfDataIsNoticed) {
   write_values(path("a.pt"), at::arange(16, at::kFloat));
   const std::string good = bytes("a.pt");
-  const std::string needle(reinterpret_cast<const char*>(at::arange(16, at::kFloat).const_data_ptr()), 64);
+  const std::string needle(
+      reinterpret_cast<const char*>(at::arange(16, at::kFloat).const_data_ptr()), 64);
   const std::size_t at = good.find(needle);
   ASSERT_NE(at, std::string::npos);
   for (std::size_t i = 0; i < 64; i += 7) {
@@ -109,7 +110,9 @@ TEST_F(Values, SaysWhatTheFileIsAndWhatToDo) {
   put("text.pt", "hello");
   EXPECT_NE(error_of([&] { read_values(path("text.pt")); }).find("not what torch.save writes"),
             std::string::npos);
-  EXPECT_EQ(error_of([&] { parse_values("hello", "the sample inputs"); }).find("the sample inputs: "), 0u);
+  EXPECT_EQ(
+      error_of([&] { parse_values("hello", "the sample inputs"); }).find("the sample inputs: "),
+      0u);
 }
 
 TEST_F(Values, AFailedWriteLeavesTheOldFile) {

@@ -34,7 +34,8 @@ graph():
 
 Model rewritten() {
   Model model = parse_filled(kAttention);
-  for (const char* name : {"merge-linears", "fuse-bias-in-linear", "change-true-div-to-mul-by-inverse"})
+  for (const char* name :
+       {"merge-linears", "fuse-bias-in-linear", "change-true-div-to-mul-by-inverse"})
     find_transformation(name)(model);
   return model;
 }
@@ -84,7 +85,8 @@ TEST(Verify, ALuckyOriginalIsNoYardstick) {
     %c : [num_users=1] = call_function[target=aten.select.int](args = (%x, 0, 2), kwargs = {{}})
     %s : [num_users=1] = call_function[target=aten.add.Tensor](args = (%a, %{}), kwargs = {{}})
     %t : [num_users=1] = call_function[target=aten.add.Tensor](args = (%s, %{}), kwargs = {{}})
-    return t)", first, second));
+    return t)",
+                             first, second));
   };
   const Model lucky = model("b", "c"), unlucky = model("c", "b");
   const Inputs inputs{{at::tensor({1000.f, -1000.f, 1e-3f})}, "here"};
@@ -240,7 +242,8 @@ TEST(Verify, TriesOtherSizesWhereTheyAreSymbolic) {
   FakeSource source;
   source.symbols["s0"] = {2, 64};
   std::string text = kAttention;
-  for (std::size_t at; (at = text.find("f32[4, ")) != text.npos;) text.replace(at, 7, "f32[s0{4}, ");
+  for (std::size_t at; (at = text.find("f32[4, ")) != text.npos;)
+    text.replace(at, 7, "f32[s0{4}, ");
   Model model = from_source(text, std::move(source));
   find_transformation("merge-linears")(model);
   const Verification result = verify(model);
@@ -283,7 +286,8 @@ TEST(InDouble, WidensTheDtypesThatTheGraphAsksFor) {
     return (a, b, c, d, e))"));
   const DoubleByDefault by_default;
   Model run = model;
-  const auto out = tensors_in(run.forward(refx::in_double(std::vector<IValue>{at::ones({2}, at::kFloat), at::ones({2}, at::kLong)})));
+  const auto out = tensors_in(run.forward(
+      refx::in_double(std::vector<IValue>{at::ones({2}, at::kFloat), at::ones({2}, at::kLong)})));
   ASSERT_EQ(out.size(), 5u);
   EXPECT_EQ(out[0].scalar_type(), at::kDouble);
   EXPECT_EQ(out[1].scalar_type(), at::kDouble);

@@ -121,7 +121,8 @@ class Journal:
             return
         touched = self.mirror.reverse(steps, dependents, discard_changes)
         _replay.follow(self, graph_module, touched)
-        self.prune()
+        if self.mirror.has_steps():
+            self.prune()
 
     def steps(self) -> Iterator[Step]:
         for number, transformation, signature, site, nodes, size in self.mirror.steps():
@@ -130,6 +131,11 @@ class Journal:
                 tuple(self.nodes[i] for i in nodes if i < len(self.nodes) and self.nodes[i] in self.ids),
                 size, self.signatures.get(number, signature),
             )
+
+    def steps_of(self, signature: str) -> list[int]:
+        if not self.signatures:
+            return self.mirror.steps_of(signature)
+        return [step.id for step in self.steps() if step.signature == signature]
 
     def by_refx(self) -> Iterator[Step]:
         return (step for step in self.steps() if step.transformation != "changes by others")
@@ -165,7 +171,7 @@ class Journal:
 
     def drop_if_done(self, graph_module: GraphModule) -> None:
         """Without steps there is nothing to remember."""
-        if not any(self.by_refx()):
+        if not self.mirror.has_steps():
             _replay.restore_containers(self, graph_module)
             Journal.drop(graph_module)
 

@@ -206,15 +206,18 @@ def shallow_copy(module: nn.Module) -> nn.Module:
 def _configure(journal: Journal, module: nn.Module, path: str, parameters: dict[str, Any],
                training: bool) -> None:
     for name, value in parameters.items():
-        if name != "bias" and module.__dict__.get(name) is not value:
+        if name != "bias":
             module.__dict__[name] = value
-    module.training = training
-    for name in module._parameters:
-        state = journal.mirror.state(f"{path}.{name}")
-        module._parameters[name] = None if state is None else as_parameter(state[0])
-    for name in module._buffers:
-        state = journal.mirror.state(f"{path}.{name}")
-        module._buffers[name] = None if state is None else state[0]
+    module.__dict__["training"] = training
+    attributes = module.__dict__
+    find = journal.mirror.state
+    for table, convert in ((attributes["_parameters"], as_parameter), (attributes["_buffers"], None)):
+        for name in table:
+            state = find(f"{path}.{name}")
+            if state is None:
+                table[name] = None
+            else:
+                table[name] = convert(state[0]) if convert else state[0]
 
 
 def as_parameter(tensor: torch.Tensor) -> torch.Tensor:
@@ -273,7 +276,7 @@ class _Tables:
         parent, _, name = path.rpartition(".")
         container = self.container(parent)
         self._order(parent, table)
-        getattr(container, table).pop(name, None)
+        container.__dict__[table].pop(name, None)
         if (parent in self.journal.made_containers
                 and not (container._parameters or container._buffers or container._modules)):
             self.journal.made_containers.discard(parent)
@@ -315,7 +318,7 @@ class _Tables:
     def _write(self, path: str, table: str, name: str, value: Any) -> None:
         order = self._order(path, table)
         container = self.containers[path]
-        names = getattr(container, table)
+        names = container.__dict__[table]
         if name not in names:
             if name in order:
                 self.dirty[path, table] = container

@@ -96,9 +96,7 @@ class ReversibleTransformation(Transformation):
             return graph_module
         with journal.lock:
             journal.read(graph_module)
-            signature = self.signature
-            steps = [step.id for step in journal.steps() if step.signature == signature]
-            journal.reverse(graph_module, steps)
+            journal.reverse(graph_module, journal.steps_of(self.signature))
             journal.drop_if_done(graph_module)
         return graph_module
 

@@ -1,0 +1,211 @@
+"""Exported programs (``torch.export``) and their history."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+import tempfile
+from typing import Any, Iterable, Optional, Union
+
+import torch
+
+from . import _core
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One rewrite that was applied and can be taken back."""
+
+    id: int
+    transformation: str
+    site: str
+    nodes: tuple[str, ...] = dataclasses.field(repr=False)
+    bytes: int = dataclasses.field(repr=False)  # of the tensors kept for undo
+
+    def __str__(self) -> str:
+        return f"{self.id}  {self.transformation}  {self.site}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """A place where a transformation applies; or, with a reason, one where it does not."""
+
+    transformation: str
+    name: str
+    refused: Optional[str] = None
+
+    def __str__(self) -> str:
+        why = f": refused, {self.refused}" if self.refused else ""
+        return f"{self.transformation}  {self.name}{why}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """How far a model's outputs are from its original's, both against fp64. True if all is well."""
+
+    passed: bool
+    outputs: list[dict[str, Any]] = dataclasses.field(repr=False)
+    steps: list[dict[str, Any]] = dataclasses.field(repr=False)
+    text: str = dataclasses.field(repr=False)
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class _Text(str):
+    """Prints as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _name(transformation: Any) -> str:
+    """The library's name of a transformation: given as such, or as a class or object of refx.fx."""
+    name = getattr(transformation, "_name", transformation)
+    if not isinstance(name, str):
+        raise _core.Error(f"{transformation!r} is not a transformation of the library")
+    return name
+
+
+def _patterns(value: Union[str, Iterable[str]]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+class Model:
+    """An exported program, and the history of its rewrites. See ``load`` and ``from_exported``."""
+
+    def __init__(self, core: _core.Model, folder: Optional[tempfile.TemporaryDirectory[str]] = None):
+        self._core = core
+        self._folder = folder  # of the file behind it, where that is temporary
+
+    @property
+    def graph(self) -> str:
+        """The text form of the graph, its tensors and modules."""
+        return _Text(self._core.text())
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Parameters and persistent buffers by name. The tensors are the model's own."""
+        return {name: tensor for name, tensor, kind, persistent in self._core.state()
+                if persistent and kind != "constant"}
+
+    def sites(self, *transformations: Any) -> list[Site]:
+        """Where these transformations (none: all) apply."""
+        return [site for site in self._findings(transformations) if site.refused is None]
+
+    def refusals(self, *transformations: Any) -> list[Site]:
+        """Where these transformations (none: all) do not apply although it looks so, and why."""
+        return [site for site in self._findings(transformations) if site.refused is not None]
+
+    def _findings(self, transformations: tuple[Any, ...]) -> Iterable[Site]:
+        names = [_name(t) for t in transformations] or [n for n, _ in _core.transformations()]
+        for name in names:
+            sites, refusals = self._core.find(name)
+            yield from (Site(name, site) for site in sites)
+            yield from (Site(name, site, reason) for site, reason in refusals)
+
+    def apply(self, *transformations: Any, only: Union[str, Iterable[str]] = (),
+              exclude: Union[str, Iterable[str]] = ()) -> list[Step]:
+        """Applies transformations, by name or class, at the sites that the patterns choose."""
+        names = [_name(t) for t in transformations]
+        trial = self._core.copy()  # all of them or none
+        ids = [i for name in names for i in trial.apply(name, _patterns(only), _patterns(exclude))]
+        self._core = trial
+        return [step for step in self.log() if step.id in set(ids)]
+
+    def log(self) -> list[Step]:
+        """The steps that were applied and can be taken back, oldest first."""
+        return [Step(i, transformation, site, tuple(nodes), size)
+                for i, transformation, site, nodes, size in self._core.steps()]
+
+    def reverse(self, what: Union[None, int, str, Step] = None, *, dependents: str = "reapply",
+                discard_changes: bool = False) -> Model:
+        """Takes steps back: a step or its id, a transformation's name, a site pattern; None: all."""
+        if what is not None:
+            what = str(what.id if isinstance(what, Step) else _name(what) if not isinstance(what, int) else what)
+        self._core.reverse(what, dependents, discard_changes)
+        return self
+
+    def redo(self) -> bool:
+        """Brings the last reversed step back."""
+        return self._core.redo()
+
+    def forget(self) -> None:
+        """Drops the history and the originals that it keeps."""
+        self._core.forget()
+
+    def original(self) -> Model:
+        """The model before its first step."""
+        return Model(self._core.original(), self._folder)
+
+    def copy(self) -> Model:
+        """Another model, with a history of its own and the same tensors."""
+        return Model(self._core.copy(), self._folder)
+
+    def diff(self, other: Optional[Model] = None) -> str:
+        """What differs from another model, or from this one's original to it; empty: nothing."""
+        if other is None:
+            return _Text(self.original()._core.diff(self._core))
+        return _Text(self._core.diff(other._core))
+
+    def verify(self, against: Optional[Model] = None, *, per_step: bool = False, tolerance: float = 0,
+               seed: int = 0) -> Verification:
+        """Runs the model and its original and compares both with the original in fp64."""
+        return Verification(*self._core.verify(
+            None if against is None else against._core, per_step, tolerance, seed))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model, without autograd, on what the exported module took."""
+        return self._core.run(args, kwargs)
+
+    __call__ = forward
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Writes a file that ``torch.export.load`` reads, with the history inside it."""
+        self._core.save(os.fspath(path))
+
+    def to_exported(self) -> torch.export.ExportedProgram:
+        """The model as it is now, as an ExportedProgram."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.pt2")
+            self.save(path)
+            return torch.export.load(path)
+
+    def __repr__(self) -> str:
+        nodes, tensors, steps = self._core.counts()
+        lines = [f"refx.Model: {nodes} nodes, {tensors} tensors, {steps} steps"]
+        lines += [f"  {step}" for step in self.log()[:20]]
+        if steps > 20:
+            lines.append(f"  ... {steps - 20} more")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        nodes, tensors, _ = self._core.counts()
+        rows = "".join(
+            f"<tr><td>{s.id}</td><td>{html.escape(s.transformation)}</td><td>{html.escape(s.site)}</td></tr>"
+            for s in self.log())
+        return (f"<p><b>refx.Model</b>: {nodes} nodes, {tensors} tensors</p><table><thead><tr><th>step</th>"
+                f"<th>transformation</th><th>site</th></tr></thead><tbody>{rows}</tbody></table>"
+                f"<details><summary>graph</summary><pre>{html.escape(self._core.text())}</pre></details>")
+
+
+def load(path: Union[str, os.PathLike[str]], *, history: bool = True) -> Model:
+    """Reads what ``torch.export.save`` or ``Model.save`` wrote, without running any pickle."""
+    return Model(_core.load(os.fspath(path), history))
+
+
+def from_exported(program: torch.export.ExportedProgram) -> Model:
+    """An ExportedProgram as a Model."""
+    folder = tempfile.TemporaryDirectory()
+    path = os.path.join(folder.name, "model.pt2")
+    torch.export.save(program, path)
+    return Model(_core.load(path, True), folder)
+
+
+def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]] = None,
+           **options: Any) -> Model:
+    """``torch.export.export`` and ``from_exported`` in one."""
+    return from_exported(torch.export.export(module, args, kwargs, **options))

@@ -1,0 +1,204 @@
+// Exported programs: refx::Model as Python sees it. Values cross as tensors, numbers and strings in
+// tuples, lists and dicts.
+
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "bind.h"
+#include "ir/content.h"
+#include "refx/diff.h"
+#include "refx/error.h"
+#include "refx/inputs.h"
+#include "refx/original.h"
+#include "refx/pt2.h"
+#include "refx/registry.h"
+#include "refx/reverse.h"
+#include "refx/text.h"
+#include "refx/verify.h"
+
+namespace refx::python {
+
+namespace {
+
+c10::IValue to_value(py::handle object) {
+  PyObject* p = object.ptr();
+  if (object.is_none()) return {};
+  if (THPVariable_Check(p)) return THPVariable_Unpack(p);
+  if (PyBool_Check(p)) return p == Py_True;
+  if (PyLong_Check(p)) return object.cast<std::int64_t>();
+  if (PyFloat_Check(p)) return PyFloat_AS_DOUBLE(p);
+  if (PyUnicode_Check(p)) return object.cast<std::string>();
+  if (PyTuple_Check(p)) {
+    std::vector<c10::IValue> items;
+    for (py::handle item : object) items.push_back(to_value(item));
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+  if (PyList_Check(p)) {
+    c10::impl::GenericList list(c10::AnyType::get());
+    for (py::handle item : object) list.push_back(to_value(item));
+    return list;
+  }
+  if (PyDict_Check(p)) {
+    c10::impl::GenericDict dict(c10::StringType::get(), c10::AnyType::get());
+    for (const auto& [key, item] : py::reinterpret_borrow<py::dict>(object)) {
+      if (!PyUnicode_Check(key.ptr())) throw Error("inputs in a dict have strings as keys");
+      dict.insert(key.cast<std::string>(), to_value(item));
+    }
+    return dict;
+  }
+  throw Error("an input is a " + py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>() +
+              "; inputs are tensors, numbers and strings, in tuples, lists and dicts");
+}
+
+py::object from_value(const c10::IValue& value) {
+  if (value.isNone()) return py::none();
+  if (value.isTensor()) return py::cast(value.toTensor());
+  if (value.isBool()) return py::bool_(value.toBool());
+  if (value.isInt()) return py::int_(value.toInt());
+  if (value.isDouble()) return py::float_(value.toDouble());
+  if (value.isString()) return py::str(value.toStringRef());
+  if (value.isTuple()) {
+    const auto& items = value.toTupleRef().elements();
+    py::tuple tuple(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) tuple[i] = from_value(items[i]);
+    return tuple;
+  }
+  if (value.isList()) {
+    py::list list;
+    for (const c10::IValue& item : value.toListRef()) list.append(from_value(item));
+    return list;
+  }
+  if (value.isGenericDict()) {
+    py::dict dict;
+    for (const auto& entry : value.toGenericDict()) dict[from_value(entry.key())] = from_value(entry.value());
+    return dict;
+  }
+  throw Error("the model returns a " + value.tagKind() + ", which has no Python form here");
+}
+
+py::object run(Model& model, py::handle args, py::handle kwargs) {
+  std::vector<c10::IValue> both{to_value(args), to_value(kwargs)};
+  const c10::IValue inputs = c10::ivalue::Tuple::create(std::move(both));
+  c10::IValue output;
+  {
+    const py::gil_scoped_release no_gil;
+    output = nest_output(model, model.forward(flatten_inputs(model, inputs)));
+  }
+  return from_value(output);
+}
+
+std::vector<StepId> chosen(const Model& model, const std::optional<std::string>& what) {
+  return what ? model.history().select(*what) : model.history().ids();
+}
+
+py::dict as_dict(const OutputCheck& check) {
+  using namespace py::literals;
+  return py::dict("path"_a = check.path, "type"_a = check.type,
+                  "original_error"_a = check.original_error, "error"_a = check.current_error,
+                  "allowed"_a = check.allowed, "passed"_a = check.passed(),
+                  "problem"_a = check.problem);
+}
+
+py::tuple verified(const Model& model, const Model* against, bool per_step, double tolerance,
+                   std::uint64_t seed) {
+  VerifyOptions options;
+  options.against = against;
+  options.per_step = per_step;
+  options.tolerance = tolerance;
+  options.seed = seed;
+  Verification result;
+  {
+    const py::gil_scoped_release no_gil;
+    result = verify(model, options);
+  }
+  py::list outputs, steps;
+  for (const SetCheck& set : result.sets)
+    for (const OutputCheck& check : set.outputs) {
+      py::dict entry = as_dict(check);
+      entry["inputs"] = set.origin;
+      outputs.append(entry);
+    }
+  for (const StepCheck& step : result.steps) {
+    py::dict entry = as_dict(step.worst);
+    entry["step"] = step.id.value;
+    entry["site"] = step.site;
+    entry["transformation"] = step.transformation;
+    steps.append(entry);
+  }
+  return py::make_tuple(result.passed(), outputs, steps, to_text(result));
+}
+
+}  // namespace
+
+void bind_model(py::module_& m) {
+  m.def("load", [](const std::string& path, bool history) {
+    const py::gil_scoped_release no_gil;
+    return load(path, {history});
+  });
+  py::class_<Model>(m, "Model", "An exported program in the library.")
+      .def("copy", [](const Model& self) { return self; })
+      .def("save", [](const Model& self, const std::string& path) {
+        const py::gil_scoped_release no_gil;
+        save(self, path);
+      })
+      .def("text", [](const Model& self) { return print(self); })
+      .def("counts", [](const Model& self) {
+        return py::make_tuple(self.graph().size(), self.state().size(), self.history().size());
+      })
+      .def("state", [](const Model& self) {
+        py::list all;
+        for (StateId id : self.state()) {
+          const StateEntry& entry = self.state()[id];
+          require_content(entry.tensor);
+          all.append(py::make_tuple(entry.name, at::Tensor(entry.tensor), to_string(entry.kind),
+                                    entry.persistent));
+        }
+        return all;
+      })
+      .def("find", [](const Model& self, const std::string& name) {
+        Findings findings;
+        {
+          const py::gil_scoped_release no_gil;
+          findings = find_transformation(name).find(self);
+        }
+        std::vector<std::string> sites;
+        std::vector<std::pair<std::string, std::string>> refusals;
+        for (const Site& site : findings.sites) sites.push_back(site.name);
+        for (const Refusal& r : findings.refusals) refusals.emplace_back(r.site.name, r.reason);
+        return std::pair(sites, refusals);
+      })
+      .def("apply", [](Model& self, const std::string& name, std::vector<std::string> only,
+                       std::vector<std::string> except) {
+        const py::gil_scoped_release no_gil;
+        std::vector<std::uint32_t> ids;
+        for (StepId id : refx::apply(self, find_transformation(name),
+                                     {std::move(only), std::move(except)}).steps)
+          ids.push_back(id.value);
+        return ids;
+      })
+      .def("steps", [](const Model& self) {
+        py::list all;
+        for (const Step& step : self.history()) {
+          std::vector<std::string> nodes;
+          for (NodeId id : step.nodes)
+            if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
+          all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes, step.bytes()));
+        }
+        return all;
+      })
+      .def("reverse", [](Model& self, const std::optional<std::string>& what,
+                         const std::string& dependents, bool discard) {
+        const py::gil_scoped_release no_gil;
+        refx::reverse(self, chosen(self, what), {to_dependents(dependents), discard});
+      })
+      .def("redo", [](Model& self) { return redo(self); })
+      .def("forget", [](Model& self) { forget(self); })
+      .def("original", [](const Model& self) { return original_of(self); })
+      .def("diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); })
+      .def("verify", &verified)
+      .def("run", &run);
+}
+
+}  // namespace refx::python

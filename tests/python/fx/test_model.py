@@ -1,0 +1,98 @@
+"""refx.Model: exported programs from Python."""
+
+import hashlib
+
+import pytest
+import torch
+
+import refx
+import refx.fx
+import zoo
+from kit import flat
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def program():
+    model, inputs = zoo.make("encoder")
+    return torch.export.export(model, inputs), inputs
+
+
+@pytest.fixture
+def path(program, tmp_path):
+    torch.export.save(program[0], tmp_path / "model.pt2")
+    return tmp_path / "model.pt2"
+
+
+def test_from_load_to_save(program, path, tmp_path):
+    exported, inputs = program
+    model = refx.load(path)
+    expected = exported.module()(*inputs)
+    assert list(model.state_dict()) == list(exported.state_dict)
+    assert "aten.linear.default" in repr(model.graph)
+    assert len(model.sites("merge-linears")) == 2
+    steps = model.apply(refx.fx.MergeLinears, "change-true-div-to-mul-by-inverse")
+    assert [s.id for s in steps] == [s.id for s in model.log()] and len(steps) == 4
+    result = model(*inputs)
+    assert list(result) == list(expected)
+    for a, b in zip(flat(result), flat(expected)):
+        torch.testing.assert_close(a, b)
+    verification = model.verify()
+    assert verification and verification.outputs and "output" in str(verification)
+    assert "query-key-value-merged" in model.diff()
+
+    model.save(tmp_path / "fast.pt2")
+    loaded = refx.load(tmp_path / "fast.pt2")
+    assert [str(s) for s in loaded.log()] == [str(s) for s in steps]
+    assert "4 steps" in repr(loaded) and "<table>" in loaded._repr_html_()
+    loaded.reverse("merge-linears")
+    assert len(loaded.log()) == 2
+    loaded.reverse()
+    loaded.save(tmp_path / "model_again.pt2")
+    assert not loaded.diff()
+    original = tmp_path / "other" / "model.pt2"
+    original.parent.mkdir()
+    loaded.save(original)
+    assert digest(original) == digest(path)
+
+
+def test_exported_programs_both_ways(program):
+    exported, inputs = program
+    model = refx.from_exported(exported)
+    model.apply("merge-linears")
+    back = model.to_exported()
+    for a, b in zip(flat(back.module()(*inputs)), flat(exported.module()(*inputs))):
+        torch.testing.assert_close(a, b)
+
+
+def test_export():
+    net, inputs = zoo.make("resnet")
+    model = refx.export(net, inputs)
+    copied = model.copy()
+    model.apply(refx.fx.FuseBatchNorm2dInConv2d())
+    assert len(model.log()) == 7 and not copied.log()
+    torch.testing.assert_close(model(*inputs), net(*inputs))
+    assert not model.diff(model.copy())
+    model.reverse(model.log()[0])
+    assert model.redo() and len(model.log()) == 7
+    model.forget()
+    assert not model.log()
+
+
+def test_errors(program, tmp_path):
+    model = refx.from_exported(program[0])
+    with pytest.raises(refx.Error, match="did you mean 'merge-linears'"):
+        model.apply("merge-linear")
+    with pytest.raises(refx.Error):
+        model.apply("merge-linears", "nonsense")
+    assert not model.log()  # all or none
+    with pytest.raises(refx.Error):
+        refx.load(tmp_path / "missing.pt2")
+    with pytest.raises(refx.Error):
+        model()
+    (tmp_path / "bad.pt2").write_bytes(b"no archive")
+    with pytest.raises(refx.Error):
+        refx.load(tmp_path / "bad.pt2")
