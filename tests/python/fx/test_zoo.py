@@ -14,7 +14,7 @@ ALL = (MergeLinears, FuseBiasInLinear, ChangeTrueDivToMulByInverse, FuseBatchNor
        FuseBatchNorm1dInLinear)
 
 SITES = {  # how many steps each transformation takes, in the order of ALL
-    "encoder": (2, 11, 2, 0, 0),
+    "encoder": (2, 13, 2, 0, 0),
     "decoder": (2, 1, 1, 0, 0),
     "vit": (1, 6, 2, 0, 0),
     "resnet": (0, 1, 0, 7, 0),
