@@ -19,7 +19,7 @@ def generate() -> str:
     # The errors call themselves refx's, so that users see that name; they are defined here.
     for name, base in (("Error", "ValueError"), ("InternalError", "RuntimeError")):
         text = text.replace(f"from refx import {name}\n", "")
-        text = text.replace("class Mirror:", f"class {name}({base}):\n    ...\nclass Mirror:", 1)
+        text = text.replace("\nclass ", f"\nclass {name}({base}):\n    ...\nclass ", 1)
     return text
 
 

@@ -26,10 +26,9 @@ py::tuple as_tuple(const Touched& touched) {
   return py::make_tuple(numbers(touched.nodes), touched.states, touched.modules);
 }
 
-py::object node(const Mirror& mirror, py::handle owner, std::uint32_t id) {
+py::object node(const Mirror& mirror, const Tables& tables, std::uint32_t id) {
   const Node* node = mirror.model().graph().find(NodeId(id));
   if (!node) return py::none();
-  const Tables tables(owner);
   const auto [op, target] = from_target(tables, *node);
   return py::make_tuple(op, node->name, target, from_args(tables, node->args),
                         from_kwargs(tables, node->kwargs), py::tuple(py::cast(node->marks)));
@@ -43,11 +42,11 @@ py::object state(const Mirror& mirror, const std::string& name) {
                         state[id].persistent);
 }
 
-py::object module(const Mirror& mirror, py::handle owner, const std::string& path) {
+py::object module(const Mirror& mirror, const Tables& tables, const std::string& path) {
   const ModuleId id = mirror.model().modules().find(path);
   if (!id) return py::none();
   const Module& module = mirror.model().modules()[id];
-  return py::make_tuple(module.type, from_kwargs(Tables(owner), module.parameters), module.training);
+  return py::make_tuple(module.type, from_kwargs(tables, module.parameters), module.training);
 }
 
 py::list steps(const Mirror& mirror) {
@@ -82,6 +81,8 @@ Dependents to_dependents(const std::string& text) {
 }
 
 void bind_mirror(py::module_& m) {
+  py::class_<Tables>(m, "Tables", "A journal's tables, looked up once for many questions.")
+      .def(py::init<py::handle>(), py::keep_alive<1, 2>());
   py::class_<Mirror>(m, "Mirror", "What a torch.fx.GraphModule is to the library.")
       .def(py::init<>())
       .def("read",
@@ -121,8 +122,8 @@ void bind_mirror(py::module_& m) {
       .def("find", &find)
       .def("remembered", [](const Mirror& self) { return as_tuple(self.remembered()); })
       .def("fits",
-           [](const Mirror& self, py::handle owner, const std::string& path, py::handle module) {
-             return self.fits(Tables(owner), path, module);
+           [](const Mirror& self, const Tables& tables, const std::string& path, py::handle module) {
+             return self.fits(tables, path, module);
            })
       .def("node", &node)
       .def("state", &state)

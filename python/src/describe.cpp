@@ -66,11 +66,11 @@ Class read_class(py::handle type) {
 }
 
 // Classes of torch.nn live as long as the process; others may come and go.
-Class class_of(py::handle type) {
-  static auto* known = new std::unordered_map<PyObject*, Class>;
+std::shared_ptr<const Class> class_of(py::handle type) {
+  static auto* known = new std::unordered_map<PyObject*, std::shared_ptr<const Class>>;
   if (auto it = known->find(type.ptr()); it != known->end()) return it->second;
-  Class info = read_class(type);
-  if (info.custom.empty()) known->emplace(type.inc_ref().ptr(), info);
+  auto info = std::make_shared<const Class>(read_class(type));
+  if (info->custom.empty()) known->emplace(type.inc_ref().ptr(), info);
   return info;
 }
 
@@ -135,12 +135,14 @@ std::string why_custom(const py::dict& attributes, bool rewritten) {
 }  // namespace
 
 Module describe(const Tables& tables, const std::string& path, py::handle object) {
-  const Class info = class_of(py::type::handle_of(object));
+  const auto found = class_of(py::type::handle_of(object));
+  const Class& info = *found;
   const py::dict attributes = attr(object, Fx::get().dict);
   Module module{.name = path, .type = info.type, .parameters = {}, .custom = info.custom};
   PyObject* training = member(attributes, Fx::get().training);
   module.training = training == Py_True;
   if (module.custom.empty()) module.custom = why_custom(attributes, info.rewritten);
+  module.parameters.reserve(info.constants.size() + 1);
   for (PyObject* name : info.constants)
     if (PyObject* value = member(attributes, name))
       module.parameters.emplace_back(to_string(name), to_arg(tables, value));

@@ -7,11 +7,14 @@ came from: a changed module is another object.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 from torch import nn
 from torch.fx import Graph, GraphModule, Node
+
+from .. import _core
 
 if TYPE_CHECKING:
     from ._journal import Journal
@@ -33,13 +36,13 @@ def follow(journal: Journal, graph_module: GraphModule,
 
 def _follow_nodes(journal: Journal, graph: Graph, numbers: list[int]) -> None:
     ids, nodes, seen = journal.ids, journal.nodes, journal.seen
-    describe = journal.mirror.node
+    describe, tables = journal.mirror.node, _core.Tables(journal)
     lookup = graph._find_nodes_lookup_table
     set_attribute = object.__setattr__
     erased = []
     _rename(journal, graph)
     for number in numbers:
-        value = describe(journal, number)
+        value = describe(tables, number)
         if value is None:
             erased.append(number)
             continue
@@ -151,9 +154,9 @@ def _follow_modules(journal: Journal, graph_module: GraphModule, states: list[st
                 journal.keep_module(path, current)
                 tables.remove(path, "_modules")
             continue
-        if current is not None and mirror.fits(journal, path, current):
+        if current is not None and mirror.fits(tables.known, path, current):
             continue
-        module = _fitting(journal, path, current)
+        module = _fitting(journal, tables.known, path, current)
         if current is not None:
             journal.keep_module(path, current)
         tables.put(path, "_modules", module)
@@ -162,29 +165,35 @@ def _follow_modules(journal: Journal, graph_module: GraphModule, states: list[st
     tables.finish()
 
 
-def _fitting(journal: Journal, path: str, current: Optional[nn.Module]) -> nn.Module:
+def _fitting(journal: Journal, known: _core.Tables, path: str,
+             current: Optional[nn.Module]) -> nn.Module:
     """A module that is what the library has there: one that was there before, or a new one."""
     mirror = journal.mirror
     kept = journal.modules.get(path, [])
     for module in reversed(kept):
-        if mirror.fits(journal, path, module):
+        if mirror.fits(known, path, module):
             return module
-    kind, parameters, training = mirror.module(journal, path)
+    kind, parameters, training = mirror.module(known, path)
     for base in [*([current] if current is not None else []), *reversed(kept)]:
         module = _variant(journal, base, path, parameters, training)
-        if mirror.fits(journal, path, module):
+        if mirror.fits(known, path, module):
             return module
     module = _blank(kind)
     _configure(journal, module, path, parameters, training)
     return module
 
 
-def _blank(kind: str) -> nn.Module:
+@functools.lru_cache(maxsize=None)
+def _template(kind: str) -> nn.Module:
     cls = getattr(nn, kind.removeprefix("torch.nn."))
     module = cls.__new__(cls)
     nn.Module.__init__(module)  # the class's own would draw random weights
     module._parameters.update(weight=None, bias=None)
     return module
+
+
+def _blank(kind: str) -> nn.Module:
+    return shallow_copy(_template(kind))
 
 
 def _variant(journal: Journal, base: nn.Module, path: str, parameters: dict[str, Any],
@@ -234,6 +243,7 @@ class _Tables:
     def __init__(self, journal: Journal, graph_module: GraphModule) -> None:
         self.journal = journal
         self.root = graph_module
+        self.known = _core.Tables(journal)
         self.dirty: dict[tuple[str, str], nn.Module] = {}
         self.containers: dict[str, nn.Module] = {"": graph_module}
 
