@@ -43,8 +43,7 @@ if(SKBUILD)
   install(FILES ${PROJECT_BINARY_DIR}/python/refx/_build.py DESTINATION refx COMPONENT wheel)
   install(TARGETS refx_python refx LIBRARY DESTINATION refx COMPONENT wheel NAMELINK_SKIP)
   if(TARGET refx_cli)
-    cmake_path(RELATIVE_PATH Python_SITELIB BASE_DIRECTORY ${Python_SITELIB}/../../..
-               OUTPUT_VARIABLE site)
+    set(site lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/site-packages)
     set_target_properties(
       refx_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${site}/refx;$ORIGIN/../${site}/torch/lib")
     install(TARGETS refx_cli RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT wheel)
