@@ -2,10 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <cstring>
 
+#include "archive/mapping.h"
 #include "edit/made.h"
 #include "ir/content.h"
 #include "pt2/source.h"
@@ -15,30 +15,14 @@ namespace refx {
 
 namespace {
 
-// Memory that costs nothing until it is filled.
-class OwnMemory : public Content {
- public:
-  explicit OwnMemory(std::size_t size) : size_(size) {
-    if (size == 0) return;
-    data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data_ == MAP_FAILED) throw Error("not enough memory for the weights of the model");
-  }
-  ~OwnMemory() override {
-    if (data_) ::munmap(data_, size_);
-  }
-  void* data() const override { return data_; }
-  std::size_t size() const override { return size_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_;
-};
-
-class SliceOf final : public OwnMemory {
+class SliceOf final : public Content {
  public:
   SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size, std::array<std::uint64_t, 2> hash,
           std::string name)
-      : OwnMemory(size), whole_(std::move(whole)), piece_(piece), hash_(hash), name_(std::move(name)) {}
+      : memory_(size), whole_(std::move(whole)), piece_(piece), hash_(hash), name_(std::move(name)) {}
+
+  void* data() const override { return memory_.data(); }
+  std::size_t size() const override { return memory_.size(); }
 
  private:
   void provide() override {
@@ -53,6 +37,7 @@ class SliceOf final : public OwnMemory {
     if (size() > 0) std::memcpy(data(), part.const_data_ptr(), size());
   }
 
+  Mapping memory_;  // costs nothing until it is filled
   at::TensorBase whole_;
   Piece piece_;
   std::array<std::uint64_t, 2> hash_;
