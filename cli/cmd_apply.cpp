@@ -8,7 +8,7 @@
 #include "commands.h"
 #include "edit/glob.h"
 #include "files.h"
-#include "json.h"
+#include "text/json_writer.h"
 #include "output.h"
 #include "progress.h"
 #include "refx/error.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "commands.h"
-#include "json.h"
+#include "text/json_writer.h"
 #include "output.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"

@@ -8,7 +8,7 @@
 
 #include "commands.h"
 #include "files.h"
-#include "json.h"
+#include "text/json_writer.h"
 #include "output.h"
 #include "refx/error.h"
 #include "refx/pt2.h"

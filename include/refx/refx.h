@@ -1,5 +1,7 @@
 #pragma once
 
+#include "refx/bench.h"
+#include "refx/bisect.h"
 #include "refx/builder.h"
 #include "refx/compose.h"
 #include "refx/diff.h"
@@ -12,9 +14,11 @@
 #include "refx/original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
+#include "refx/report.h"
 #include "refx/reverse.h"
 #include "refx/source.h"
 #include "refx/text.h"
 #include "refx/transforms.h"
+#include "refx/tune.h"
 #include "refx/validate.h"
 #include "refx/verify.h"

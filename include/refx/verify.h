@@ -79,7 +79,8 @@ inline constexpr double kGrowth = 8;
 inline constexpr double kRoundings = 16;
 Verification verify(const Model& model, const VerifyOptions& options = {});
 
-// A table for people.
+// A table for people, and an object for programs.
 std::string to_text(const Verification& verification);
+std::string to_json(const Verification& verification);
 
 }  // namespace refx

@@ -7,7 +7,7 @@
 
 #include "refx/arg.h"
 
-namespace refx::cli {
+namespace refx {
 
 // A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_string(std::string_view text);
@@ -61,4 +61,4 @@ class Json {
   bool after_key_ = false;
 };
 
-}  // namespace refx::cli
+}  // namespace refx

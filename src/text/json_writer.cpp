@@ -1,4 +1,4 @@
-#include "json.h"
+#include "text/json_writer.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "refx/text.h"
 
-namespace refx::cli {
+namespace refx {
 
 namespace {
 
@@ -127,4 +127,4 @@ void Json::separate() {
   level.empty = false;
 }
 
-}  // namespace refx::cli
+}  // namespace refx
