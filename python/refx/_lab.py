@@ -5,22 +5,35 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Protocol, Union, cast
 
 from ._step import Step
 
-# Called as progress(done, total, what); total is 0 where it is not known. Or a tqdm bar.
-Progress = Union[Callable[[int, int, str], object], Any]
+# Called as progress(done, total, what); total is 0 where it is not known.
+Callback = Callable[[int, int, str], object]
 
 
-def callback(progress: Optional[Progress]) -> Optional[Callable[[int, int, str], object]]:
+class Bar(Protocol):
+    """What a bar of tqdm has."""
+
+    total: Any
+    n: Any
+
+    def set_description(self, text: str) -> object: ...
+
+
+Progress = Union[Callback, Bar]
+
+
+def callback(progress: Optional[Progress]) -> Optional[Callback]:
     """A bar of tqdm as a function; a function as it is."""
     if progress is None or not hasattr(progress, "set_description"):
         return progress
+    bar = cast(Bar, progress)
 
     def show(done: int, total: int, what: str) -> None:
-        progress.total, progress.n = total or None, done
-        progress.set_description(what)
+        bar.total, bar.n = total or None, done
+        bar.set_description(what)
 
     return show
 

@@ -53,8 +53,9 @@ Verdict verdict_of(int status, const std::string& command) {
     throw Error(fmt::format("the check `{}` {}; 0 is good, 125 skip, 1 to 124 bad", command, why));
   };
   if (status == -1) fail("could not be started");
-  if (WIFSIGNALED(status) || WEXITSTATUS(status) > 128) {
-    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+  // A shell says by 128 and more which signal ended what it ran.
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+  if (signal > 0 && signal <= SIGRTMAX) {
     if (signal == SIGINT) throw Error("interrupted");
     fail(fmt::format("was ended by signal {}", signal));
   }

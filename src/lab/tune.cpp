@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "lab/clock.h"
+#include "lab/compare.h"
 #include "lab/contest.h"
 #include "lab/machine.h"
 #include "lab/on_device.h"
@@ -20,6 +21,7 @@
 #include "refx/error.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
+#include "text/fingerprint.h"
 #include "transforms/apply.h"
 
 namespace refx {
@@ -111,14 +113,41 @@ class Tuner {
   }
 
   void make_classes(const std::vector<Place>& places, const Model& form) {
+    const auto types = types_where_unknown(places, form);
     std::map<std::string, std::size_t> positions;
     for (const Place& place : places) {
-      const auto [it, is_new] = positions.emplace(place.key, classes_.size());
-      if (is_new) classes_.emplace_back().result.key = place.key;
+      std::string key = place.key;
+      for (NodeId id : place.inputs)
+        if (const auto it = types.find(id); it != types.end()) key += it->second;
+      const auto [it, is_new] = positions.emplace(key, classes_.size());
+      if (is_new) classes_.emplace_back();
       classes_[it->second].places.push_back(&place);
       classes_[it->second].result.places.push_back(place.site);
     }
-    // One run of the model gives the values for all.
+    take_values(form);
+  }
+
+  // Of values whose types the graph does not tell.
+  std::map<NodeId, std::string> types_where_unknown(const std::vector<Place>& places,
+                                                    const Model& form) const {
+    std::map<NodeId, std::string> types;
+    for (const Place& place : places)
+      for (NodeId id : place.inputs)
+        if (!form.graph()[id].type) types[id];
+    std::vector<NodeId> nodes;
+    for (const auto& [id, type] : types) nodes.push_back(id);
+    const std::vector<c10::IValue> values = values_of(form, nodes, inputs_);
+    for (std::size_t i = 0; i < nodes.size(); ++i) types[nodes[i]] = exact_type(values[i]);
+    return types;
+  }
+
+  static std::string exact_type(const c10::IValue& value) {
+    if (!value.isTensor()) return type_of_value(value) + ";";
+    return fmt::format("{} {};", type_of_value(value), value.toTensor().strides());
+  }
+
+  // One run of the model gives the values for all.
+  void take_values(const Model& form) {
     std::vector<NodeId> nodes;
     for (const Class& c : classes_)
       nodes.insert(nodes.end(), c.places[0]->inputs.begin(), c.places[0]->inputs.end());
@@ -128,6 +157,10 @@ class Tuner {
       const auto end = next + static_cast<std::ptrdiff_t>(c.places[0]->inputs.size());
       c.values.assign(next, end);
       next = end;
+      // Symbolic sizes are others in other runs.
+      std::string key = c.places[0]->key;
+      for (const c10::IValue& value : c.values) key += exact_type(value);
+      c.result.key = fingerprint(key);
     }
   }
 
@@ -136,12 +169,12 @@ class Tuner {
   // False in a process that is not the one to decide.
   bool measure_classes() {
     if (ranks_) return measure_with_others();
-    const auto shards = static_cast<std::size_t>(options_.shards);
+    const auto shards = static_cast<std::size_t>(std::max(1, options_.shards));
     for (std::size_t i = 0; i < classes_.size(); ++i) {
       if (i % shards == static_cast<std::size_t>(options_.shard)) measure(classes_[i]);
       ++done_;
     }
-    return shards == 1;
+    return options_.shards == 0;
   }
 
   // Each takes what no other one, that lives, has taken; so does the decision.
@@ -412,7 +445,8 @@ class Tuner {
 }  // namespace
 
 Tuning tune(Model& model, const TuneOptions& options) {
-  if (options.shards < 1 || options.shard < 0 || options.shard >= options.shards)
+  const bool whole = options.shard == 0 && options.shards == 0;
+  if (!whole && (options.shard < 0 || options.shard >= options.shards))
     throw Error(fmt::format("there is no part {} of {}: parts are counted from 0", options.shard,
                             options.shards));
   Model result = model;
