@@ -8,7 +8,6 @@
 #include "commands.h"
 #include "edit/glob.h"
 #include "files.h"
-#include "text/json_writer.h"
 #include "output.h"
 #include "progress.h"
 #include "refx/error.h"
@@ -16,6 +15,8 @@
 #include "refx/registry.h"
 #include "summary.h"
 #include "text/did_you_mean.h"
+#include "text/json_writer.h"
+#include "text/shell_word.h"
 
 namespace refx::cli {
 

@@ -5,12 +5,13 @@
 #include <set>
 
 #include "commands.h"
-#include "text/json_writer.h"
 #include "output.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/text.h"
 #include "summary.h"
+#include "text/json_writer.h"
+#include "text/shell_word.h"
 
 namespace refx::cli {
 

@@ -8,11 +8,12 @@
 
 #include "commands.h"
 #include "files.h"
-#include "text/json_writer.h"
 #include "output.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
 #include "refx/reverse.h"
+#include "text/json_writer.h"
+#include "text/shell_word.h"
 
 namespace refx::cli {
 

@@ -59,6 +59,7 @@ class CommandLine {
     define_reading();
     define_writing();
     define_running();
+    define_lab();
     define_report();
     define_others();
   }
@@ -70,6 +71,7 @@ class CommandLine {
   void define_reading();
   void define_writing();
   void define_running();
+  void define_lab();
   void define_report();
   void define_others();
 
@@ -103,6 +105,19 @@ class CommandLine {
   void threads(CLI::App* sub, int& to, const char* what) {
     sub->add_option("--threads", to, what)->option_text("N")->check(CLI::Range(0, 1024));
   }
+  // Where and on what a model is measured.
+  template <class Options>
+  void measured(CLI::App* sub, Options& to) {
+    inputs(sub, to.inputs, to.seed);
+    sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
+        ->option_text("N")
+        ->check(CLI::PositiveNumber);
+    threads(sub, to.threads, "Threads to run on; 0: as many as there are cores");
+    sub->add_option("--device", to.device, "cpu, cuda or cuda:N")->option_text("DEVICE");
+    sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
+        ->option_text("X")
+        ->check(CLI::PositiveNumber);
+  }
   static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
                                const char* what) {
     return sub->add_option(name, to, what)->option_text("PATTERN")->allow_extra_args(false);
@@ -118,6 +133,9 @@ class CommandLine {
   ForgetOptions forget_options;
   RunOptions run_options;
   VerifyOptions verify_options;
+  BenchOptions bench_options;
+  TuneOptions tune_options;
+  BisectOptions bisect_options;
   ReportOptions report_options;
   std::string shell;
 };
@@ -234,6 +252,64 @@ void CommandLine::define_running() {
   sub->add_flag("--per-step", verify_options.per_step, "Measure every step by itself, too");
   threads(sub, verify_options.threads, "Threads to run on (1): they change the bits of results");
   json(sub, verify_options.json);
+}
+
+void CommandLine::define_lab() {
+  auto* sub =
+      add("bench", "Measure a model against its original, or against another file",
+          "  refx bench fast.pt2\n"
+          "  refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1\n"
+          "  refx bench fast.pt2 --per-step            what each step gives",
+          [this] { return bench(bench_options); });
+  model(sub, "MODEL", bench_options.model, "A .pt2 file")->required();
+  model(sub, "--against", bench_options.against, "Compare with this file, not with its original")
+      ->option_text("OTHER");
+  measured(sub, bench_options);
+  sub->add_flag("--cuda-graph", bench_options.cuda_graph, "Capture a run and time its replays");
+  sub->add_flag("--per-step", bench_options.per_step, "Measure the model without each step, too");
+  json(sub, bench_options.json);
+
+  sub = add("tune", "Find the rewrites that pay on this machine and these inputs",
+            "  refx tune model.pt2 -o best.pt2\n"
+            "  refx tune model.pt2 -o best.pt2 merge-linears fuse-bias-in-linear --threads 1\n"
+            "  refx tune model.pt2 --trials a.jsonl --shard 0/2    on one machine of two\n"
+            "  refx tune model.pt2 -o best.pt2 --merge a.jsonl --merge b.jsonl\n"
+            "  torchrun --no-python --nproc-per-node 2 refx tune model.pt2 -o best.pt2",
+            [this] { return tune(tune_options); });
+  model(sub, "MODEL", tune_options.model, "A .pt2 file")->required();
+  sub->add_option("TRANSFORMATION", tune_options.transformations,
+                  "Names from `refx list`; without any, all")
+      ->type_name(kTransformation)
+      ->option_text(" ");
+  output(sub, tune_options.output);
+  measured(sub, tune_options);
+  sub->add_option("--trials", tune_options.trials,
+                  "Keep what was measured in this file (OUT.trials.jsonl)")
+      ->option_text("FILE");
+  sub->add_flag("--resume", tune_options.resume, "Do not measure again what is in the file of trials");
+  sub->add_option("--shard", tune_options.shard, "Measure only part I of N, and write only trials")
+      ->option_text("I/N");
+  sub->add_option("--merge", tune_options.merge, "Use these trials, too; repeatable")
+      ->option_text("FILE")
+      ->allow_extra_args(false);
+  json(sub, tune_options.json);
+
+  sub = add("bisect", "Find the steps that make a check fail",
+            "  refx bisect fast.pt2 --tolerance 1e-4\n"
+            "  refx bisect fast.pt2 --run './check.sh {}'   exit 0 good, 125 skip, 1-124 bad",
+            [this] { return bisect(bisect_options); });
+  model(sub, "MODEL", bisect_options.model, "A .pt2 file")->required();
+  auto* tolerance = sub->add_option("--tolerance", bisect_options.tolerance,
+                                    "The largest relative error; 0: a bound from the original's own")
+                        ->option_text("X")
+                        ->check(CLI::NonNegativeNumber);
+  sub->add_option("--run", bisect_options.run, "A command that judges the model at the path {}")
+      ->option_text("COMMAND")
+      ->excludes(tolerance);
+  inputs(sub, bisect_options.inputs, bisect_options.seed);
+  threads(sub, bisect_options.threads, "Threads to run on (1)");
+  sub->add_flag("--fresh", bisect_options.fresh, "Forget what a search that was cut short had found");
+  json(sub, bisect_options.json);
 }
 
 void CommandLine::define_report() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ enum Exit : int {
   kNo = 1,     // the answer is no
   kUsage = 2,  // wrong usage or bad input; nothing was written
   kBug = 3,    // a fault of refx itself
+  kInterrupted = 130,
 };
 
 // One file per command: cmd_<name>.cpp. command_line.cpp fills the options in, main.cpp maps errors
@@ -74,6 +76,36 @@ struct VerifyOptions {
   unsigned seed = 0;
 };
 int verify(const VerifyOptions& options);
+
+struct BenchOptions {
+  std::string model, against, inputs, device = "cpu";
+  std::int64_t batch = 0;
+  bool cuda_graph = false, per_step = false, json = false;
+  int threads = 0;
+  double seconds = 3;
+  unsigned seed = 0;
+};
+int bench(const BenchOptions& options);
+
+struct TuneOptions {
+  std::string model, output, inputs, device = "cpu", trials, shard;
+  std::vector<std::string> transformations, merge;
+  std::int64_t batch = 0;
+  bool resume = false, json = false;
+  int threads = 0;
+  double seconds = 3;
+  unsigned seed = 0;
+};
+int tune(const TuneOptions& options);
+
+struct BisectOptions {
+  std::string model, run, inputs;
+  double tolerance = -1;  // negative: not given
+  bool fresh = false, json = false;
+  int threads = 1;
+  unsigned seed = 0;
+};
+int bisect(const BisectOptions& options);
 
 struct ReportOptions {
   std::string model, output, inputs, title;

@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "refx/error.h"
 
 int main(int argc, char** argv) {
@@ -18,6 +19,9 @@ int main(int argc, char** argv) {
     const int code = run_command_line(argc, argv);
     if (std::fflush(stdout) != 0) throw refx::Error("cannot write the output");
     return code;
+  } catch (const Interrupted&) {
+    fmt::print(stderr, "refx: interrupted; nothing was written\n");
+    return kInterrupted;
   } catch (const refx::InternalError& error) {
     fmt::print(stderr, "refx: internal error: {}\nThis is a bug in refx; please report it.\n",
                error.what());

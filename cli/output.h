@@ -21,9 +21,6 @@ std::string human_bytes(std::uint64_t bytes);
 // The columns that a text takes on a terminal. Its bytes are UTF-8, or each counts as one.
 std::size_t display_width(std::string_view text);
 
-// The text as one word of a shell command.
-std::string shell_word(std::string_view text);
-
 // With --quiet there are no messages but errors.
 void set_quiet(bool on);
 bool is_quiet();

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "interrupt.h"
 #include "output.h"
 
 namespace refx::cli {
@@ -23,17 +25,38 @@ bool on_terminal() {
 
 Progress::Progress(std::size_t parts) : parts_(parts), shown_(!is_quiet() && on_terminal()) {}
 
-Progress::~Progress() {
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
   if (!shown_ || part_ == 0) return;
+  part_ = 0;
   std::fputs(kEraseLine, stderr);
   std::fflush(stderr);
 }
 
-void Progress::next(std::string_view what) {
+void Progress::next(std::string_view what) { show(part_++, what); }
+
+OnProgress Progress::callback() {
+  catch_interrupt();
+  return [this](const refx::Progress& now) {
+    if (interrupted()) throw Interrupted();
+    parts_ = now.total;
+    part_ = std::max<std::size_t>(now.done, 1);
+    show(now.done, now.what);
+  };
+}
+
+void Progress::show(std::size_t done, std::string_view what) {
   if (!shown_) return;
-  const std::size_t filled = parts_ == 0 ? 0 : kBar * part_ / parts_;
-  const std::string line = fmt::format("{}[{:#<{}}{:.<{}}] {}/{} {}", kEraseLine, "", filled, "",
-                                       kBar - filled, ++part_, parts_, what);
+  const std::size_t filled = parts_ == 0 ? 0 : std::min(kBar, kBar * done / parts_);
+  std::string line = kEraseLine;
+  if (parts_ > 0)
+    line += fmt::format("[{:#<{}}{:.<{}}] ", "", filled, "", kBar - filled);
+  // Parts that are counted, or hundredths of the whole.
+  if (parts_ > 0)
+    line += parts_ % 100 ? fmt::format("{}/{} ", std::min(done + 1, parts_), parts_)
+                         : fmt::format("{}% ", 100 * done / parts_);
+  line += what;
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
 }

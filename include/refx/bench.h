@@ -18,8 +18,7 @@ struct BenchOptions {
   std::string device = "cpu";      // where both run; "cuda" times with events of the device
   bool cuda_graph = false;         // capture a run and time its replays
   bool per_step = false;           // toggle every live step by itself, too
-  // Until there are this many rounds and seconds; then until the ratio is known to 1%, for up to
-  // ten times as long.
+  // At least; then until the ratio is known to 1%, for up to three times as long.
   int rounds = 10;
   double seconds = 3;
   std::uint64_t seed = 0;

@@ -65,6 +65,25 @@ Sizes symbol_sizes(const Model& model, int variation) {
   return sizes;
 }
 
+void set_batch(const Model& model, Sizes& symbols, std::int64_t batch) {
+  bool found = false;
+  for (NodeId id : user_placeholders(model)) {
+    const TypePtr& type = model.graph()[id].type;
+    if (!type || type->sizes.empty()) continue;
+    const Dim& first = type->sizes.front();
+    if (first.known() || !is_symbol(first.expr)) continue;
+    const Bounds bounds = bounds_of(model, first.expr);
+    if (batch < bounds.min || batch > bounds.max)
+      throw Error(fmt::format("a batch of {} is not in the range of '{}': {} to {}", batch,
+                              model.graph()[id].name, bounds.min, bounds.max));
+    symbols[first.expr] = batch;
+    found = true;
+  }
+  if (!found)
+    throw Error("no input has a dynamic first dimension to be the batch: export the model with "
+                "dynamic_shapes, or give inputs of that size");
+}
+
 std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& symbols) {
   std::vector<std::int64_t> sizes;
   for (const Dim& dim : dims) {
@@ -161,10 +180,12 @@ IValue generated(const Model& model, NodeId id, const Sizes& symbols, at::Genera
 
 }  // namespace
 
-std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int variation) {
+std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int variation,
+                                     std::int64_t batch) {
   at::Generator generator =
       at::detail::createCPUGenerator(seed + static_cast<std::uint64_t>(variation));
-  const Sizes symbols = symbol_sizes(model, variation);
+  Sizes symbols = symbol_sizes(model, variation);
+  if (batch > 0) set_batch(model, symbols, batch);
   std::vector<IValue> inputs;
   for (NodeId id : user_placeholders(model))
     inputs.push_back(generated(model, id, symbols, generator));

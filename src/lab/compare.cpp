@@ -16,6 +16,10 @@
 
 namespace refx {
 
+std::string type_of_value(const c10::IValue& value) {
+  return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
+}
+
 namespace {
 
 using c10::IValue;
@@ -39,10 +43,6 @@ double own_noise(c10::ScalarType dtype) {
 
 bool is_approximate(c10::ScalarType dtype) {
   return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
-}
-
-std::string type_of_value(const IValue& value) {
-  return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
 }
 
 at::Tensor wide(const at::Tensor& tensor) {

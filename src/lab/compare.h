@@ -5,6 +5,9 @@
 
 namespace refx {
 
+// "f32[2, 10]", or the kind of what is not a tensor.
+std::string type_of_value(const c10::IValue& value);
+
 struct Comparison {
   bool precise = true;  // the reference is in fp64, the runs in something narrower
   double tolerance = 0;

@@ -6,7 +6,7 @@
 #include <ATen/ops/rand.h>
 #include <c10/core/DefaultDtype.h>
 
-#include "ir/content.h"
+#include "lab/converted.h"
 #include "ops/names.h"
 #include "refx/editor.h"
 #include "refx/error.h"
@@ -29,21 +29,6 @@ at::Tensor widened(const at::Tensor& tensor) {
   return dtype == tensor.scalar_type() ? tensor : tensor.detach().to(dtype);
 }
 
-Arg widened(const Arg& arg);
-
-Args widened(const Args& args) {
-  Args out;
-  for (const Arg& arg : args) out.push_back(widened(arg));
-  return out;
-}
-
-Arg widened(const Arg& arg) {
-  if (const auto* dtype = arg.get<c10::ScalarType>()) return widened(*dtype);
-  if (const auto* list = arg.get<List>()) return List{widened(list->items)};
-  if (const auto* tuple = arg.get<Tuple>()) return Tuple{widened(tuple->items)};
-  return arg;
-}
-
 bool is_cast_method(const Node& node) {
   return node.op == Opcode::call_method &&
          (node.target == "float" || node.target == "half" || node.target == "bfloat16");
@@ -58,36 +43,23 @@ bool reinterprets_bits(const Model& model, const Node& node) {
   return dtype && dtype->is<c10::ScalarType>();
 }
 
-void widen(Editor& editor, NodeId id) {
-  const Node& node = editor.graph()[id];
+void widen(const Model& model, Node& node) {
   if (node.op == Opcode::placeholder || node.op == Opcode::get_attr) return;
-  if (reinterprets_bits(editor.model(), node))
+  if (reinterprets_bits(model, node))
     throw Error("node '" + node.name + "' looks at the bits of its input");
-  Node wide = node;
-  wide.args = widened(node.args);
-  for (auto& [name, arg] : wide.kwargs) arg = widened(arg);
-  if (is_cast_method(node)) wide.target = "double";
-  if (!(wide == node)) editor.set_node(id, std::move(wide));
+  map_arguments(node, [](const Arg& arg) {
+    const auto* dtype = arg.get<c10::ScalarType>();
+    return dtype ? Arg(widened(*dtype)) : arg;
+  });
+  if (is_cast_method(node)) node.target = "double";
 }
 
 }  // namespace
 
 Model in_double(const Model& model) {
-  Model copy = model;
-  forget(copy);
-  Editor editor(copy);
-  // Tied tensors stay one tensor.
-  std::unordered_map<const void*, at::Tensor> made;
-  for (StateId id : model.state()) {
-    const at::Tensor tensor(model.state().tensor(id));
-    require_content(tensor);
-    at::Tensor& wide = made[tensor.unsafeGetTensorImpl()];
-    if (!wide.defined()) wide = widened(tensor);
-    if (!wide.is_same(tensor)) editor.set_state(id, wide);
-  }
-  for (NodeId id : model.graph()) widen(editor, id);
-  editor.commit_as_origin(model.source());
-  return copy;
+  return converted(
+      model, [](const at::Tensor& tensor) { return widened(tensor); },
+      [&](Node& node) { widen(model, node); });
 }
 
 std::vector<IValue> in_double(const std::vector<IValue>& inputs) {

@@ -37,13 +37,6 @@ bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
                     [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
 }
 
-std::vector<IValue> copies(const std::vector<IValue>& inputs) {
-  std::vector<IValue> all;
-  for (const IValue& input : inputs)
-    all.push_back(input.isTensor() ? IValue(input.toTensor().detach().clone()) : input);
-  return all;
-}
-
 void add(Run& run, const std::string& path, const IValue& value) {
   for (Leaf& leaf : leaves(value, path)) {
     if (leaf.value.isTensor()) leaf.value = leaf.value.toTensor().cpu();
@@ -89,6 +82,13 @@ Environment::~Environment() {
   if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
   std::vector<at::Generator> all = generators();
   for (std::size_t i = 0; i < all.size(); ++i) all[i].set_state(states_[i]);
+}
+
+std::vector<IValue> copies(const std::vector<IValue>& inputs) {
+  std::vector<IValue> all;
+  for (const IValue& input : inputs)
+    all.push_back(input.isTensor() ? IValue(input.toTensor().detach().clone()) : input);
+  return all;
 }
 
 Run run_once(const Model& model, const std::vector<IValue>& inputs, std::uint64_t seed) {

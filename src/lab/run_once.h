@@ -33,6 +33,9 @@ struct Run {
   bool random = false;              // it has drawn random numbers
 };
 
+// Inputs that a run may write into.
+std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs);
+
 // On copies of the inputs and of the state that it writes, from this seed.
 Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed);
 

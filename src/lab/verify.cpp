@@ -9,8 +9,10 @@
 #include <set>
 
 #include "lab/compare.h"
+#include "lab/forms.h"
 #include "lab/in_double.h"
 #include "lab/run_once.h"
+#include "refx/bisect.h"
 #include "refx/error.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
@@ -46,6 +48,18 @@ class Verifier {
     if (!options_.against && model_.history().empty())
       result_.notes.push_back("the model has no steps: it was compared with itself");
     return std::move(result_);
+  }
+
+  // For judging many forms: the original is run by prepare(), once.
+  void prepare() {
+    const Environment environment(options_.threads);
+    collect_truths();
+  }
+  bool passes(const Model& form) const {
+    const Environment environment(options_.threads);
+    return std::all_of(truths_.begin(), truths_.end(), [&](const Truth& truth) {
+      return SetCheck{"", compare_with(truth, form)}.passed();
+    });
   }
 
  private:
@@ -154,25 +168,18 @@ class Verifier {
   // ---- steps -----------------------------------------------------------------------------------
 
   void check_steps() {
-    const std::vector<StepId> ids = model_.history().ids();
-    std::map<StepId, std::set<StepId>> built_on;
-    for (StepId id : ids)
-      for (StepId dependent : model_.history().dependents(model_, id)) {
-        built_on[dependent].insert(id);
-        // Older steps come first, so theirs are complete.
-        built_on[dependent].insert(built_on[id].begin(), built_on[id].end());
-      }
-    const Checks without_any = check(original_form({}));
-    for (StepId id : ids) check_step(id, built_on[id], without_any);
+    const auto bases = built_on(model_);
+    const Checks without_any = check(form_with(model_, {}));
+    for (const auto& [id, bases_of_it] : bases) check_step(id, bases_of_it, without_any);
   }
 
   void check_step(StepId id, const std::set<StepId>& built_on, const Checks& without_any) {
     const Step& step = model_.history()[id];
     StepCheck result{id, step.transformation, step.site, {built_on.begin(), built_on.end()}, {}};
     std::set<StepId> kept = built_on;
-    const Checks before = kept.empty() ? without_any : check(original_form(kept));
+    const Checks before = kept.empty() ? without_any : check(form_with(model_, kept));
     kept.insert(id);
-    const Checks after = check(original_form(kept));
+    const Checks after = check(form_with(model_, kept));
     double most = -1;
     for (std::size_t set = 0; set < after.size(); ++set)
       for (const OutputCheck& output : after[set]) {
@@ -188,17 +195,6 @@ class Verifier {
     for (const OutputCheck& output : outputs)
       if (output.path == path) return output.current_relative();
     return 0;
-  }
-
-  // The original with these steps alone; what they are built on must be among them.
-  Model original_form(const std::set<StepId>& kept) const {
-    Model form = model_;
-    std::vector<StepId> others;
-    for (StepId id : model_.history().ids())
-      if (!kept.count(id)) others.push_back(id);
-    if (!others.empty())
-      reverse(form, others, {.dependents = Dependents::cascade, .discard_changes = true});
-    return form;
   }
 
   const Model& model_;
@@ -220,6 +216,20 @@ bool Verification::passed() const { return all_passed(sets) && all_passed(steps)
 
 Verification verify(const Model& model, const VerifyOptions& options) {
   return Verifier(model, options).run();
+}
+
+Check within(const Model& model, const VerifyOptions& options) {
+  struct Judge {
+    Model model;
+    VerifyOptions options;
+    Verifier verifier;
+    Judge(const Model& m, const VerifyOptions& o) : model(m), options(o), verifier(model, options) {}
+  };
+  const auto judge = std::make_shared<Judge>(model, options);
+  judge->verifier.prepare();
+  return [judge](const Model& form) {
+    return judge->verifier.passes(form) ? Verdict::good : Verdict::bad;
+  };
 }
 
 }  // namespace refx

@@ -2,29 +2,11 @@
 #include <fmt/ranges.h>
 
 #include "refx/verify.h"
+#include "text/columns.h"
 
 namespace refx {
 
 namespace {
-
-using Row = std::vector<std::string>;
-
-// Columns as wide as what is in them; the last one is not padded.
-std::string table(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line = " ";
-    for (std::size_t i = 0; i < row.size(); ++i)
-      line += fmt::format(" {:<{}} ", row[i], i + 1 < row.size() ? widths[i] : 0);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
 
 std::string verdict(const std::string& problem) {
   return problem.empty() ? "pass" : "FAIL: " + problem;
@@ -47,7 +29,7 @@ std::string outputs_of(const SetCheck& set) {
   std::vector<Row> rows = {
       {"output", "type", "original", "relative", "now", "relative", "allowed", "verdict"}};
   for (const OutputCheck& check : set.outputs) rows.push_back(row_of(check));
-  return fmt::format("inputs: {}\n{}", set.origin, table(rows));
+  return fmt::format("inputs: {}\n{}", set.origin, columns(rows));
 }
 
 std::string steps_of(const std::vector<StepCheck>& steps) {
@@ -61,7 +43,7 @@ std::string steps_of(const std::vector<StepCheck>& steps) {
                     number(step.worst.current_relative()), number(step.added_error),
                     step.worst.path, verdict(step.worst.problem)});
   }
-  return "each step by itself, relative errors:\n" + table(rows);
+  return "each step by itself, relative errors:\n" + columns(rows);
 }
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "refx/bisect.h"
+#include "refx/source.h"
+#include "text/columns.h"
+#include "text/json_writer.h"
+#include "text/shell_word.h"
+
+namespace refx {
+
+namespace {
+
+std::vector<std::uint32_t> numbers(const std::vector<StepId>& ids) {
+  std::vector<std::uint32_t> all;
+  for (StepId id : ids) all.push_back(id.value);
+  return all;
+}
+
+std::string repair_command(const Bisection& b, const Model& model) {
+  const std::string path = model.source() ? model.source()->path() : "MODEL.pt2";
+  std::filesystem::path out(path);
+  out.replace_filename(out.stem().string() + "-repaired.pt2");
+  return fmt::format("refx reverse {} {} --cascade -o {}", shell_word(path),
+                     fmt::join(numbers(b.repair), " "), shell_word(out.string()));
+}
+
+std::string culprits_of(const Bisection& b, const Model& model) {
+  std::string text;
+  for (const Culprit& culprit : b.culprits) {
+    text += culprit.steps.size() == 1 ? "the check fails because of step:\n"
+                                      : "the check fails because of these steps together:\n";
+    std::vector<Row> rows;
+    for (StepId id : culprit.steps) {
+      const Step& step = model.history()[id];
+      rows.push_back({std::to_string(id.value), step.transformation, step.site});
+    }
+    text += columns(rows);
+    if (!culprit.built_on.empty())
+      text += fmt::format("  built on {}, which pass without them\n",
+                          fmt::join(numbers(culprit.built_on), ", "));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Bisection& b, const Model& model) {
+  if (b.original == Verdict::bad)
+    return "the original fails the check, too: no step is to blame\n";
+  if (b.current == Verdict::good) return "the check passes on the model as it is\n";
+  std::string text = culprits_of(b, model);
+  if (!b.unsure.empty())
+    text += fmt::format("not sure of {}: the check skipped the forms without them\n",
+                        fmt::join(numbers(b.unsure), ", "));
+  text += fmt::format("{} checks", b.checks);
+  if (b.remembered) text += fmt::format(", {} remembered", b.remembered);
+  text += b.repaired ? "; the check passes after\n"
+                     : "; this would be the repair, but the check skipped it:\n";
+  return text + fmt::format("  {}\n", repair_command(b, model));
+}
+
+std::string to_json(const Bisection& b, const Model& model) {
+  Json json;
+  const auto ids = [&](const char* name, const std::vector<StepId>& all) {
+    json.key(name).array();
+    for (StepId id : all) json.value(id.value);
+    json.end();
+  };
+  json.object(Json::kLines).member("original", to_string(b.original));
+  json.member("current", to_string(b.current)).key("culprits").array(Json::kLines);
+  for (const Culprit& culprit : b.culprits) {
+    json.object().key("steps").array();
+    for (StepId id : culprit.steps) {
+      const Step& step = model.history()[id];
+      json.object().member("id", id.value).member("transformation", step.transformation);
+      json.member("site", step.site).end();
+    }
+    json.end();
+    ids("built_on", culprit.built_on);
+    json.end();
+  }
+  json.end();
+  ids("repair", b.repair);
+  json.member("repaired", b.repaired);
+  json.key("command");
+  b.repair.empty() ? json.null() : json.value(repair_command(b, model));
+  ids("unsure", b.unsure);
+  json.member("checks", std::uint64_t{b.checks}).member("remembered", std::uint64_t{b.remembered});
+  json.end();
+  return json.take();
+}
+
+}  // namespace refx

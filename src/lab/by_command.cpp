@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "refx/bisect.h"
+#include "refx/error.h"
+#include "refx/pt2.h"
+#include "text/shell_word.h"
+
+namespace refx {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(fs::temp_directory_path() / "refx-XXXXXX") {
+    std::string name = path_.string();
+    if (!mkdtemp(name.data()))
+      throw Error(fmt::format("cannot make a folder in {}", path_.parent_path().string()));
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string with_path(std::string_view command, const std::string& path) {
+  std::string out;
+  while (true) {
+    const std::size_t at = command.find("{}");
+    out += command.substr(0, at);
+    if (at == command.npos) return out;
+    out += shell_word(path);
+    command.remove_prefix(at + 2);
+  }
+}
+
+Verdict verdict_of(int status, const std::string& command) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(fmt::format("the check `{}` {}; 0 is good, 125 skip, 1 to 124 bad", command, why));
+  };
+  if (status == -1) fail("could not be started");
+  if (WIFSIGNALED(status) || WEXITSTATUS(status) > 128) {
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+    if (signal == SIGINT) throw Error("interrupted");
+    fail(fmt::format("was ended by signal {}", signal));
+  }
+  const int code = WEXITSTATUS(status);
+  if (code == 127) fail("was not found (exit code 127)");
+  if (code > 125) fail(fmt::format("ended with exit code {}", code));
+  return code == 0 ? Verdict::good : code == 125 ? Verdict::skip : Verdict::bad;
+}
+
+}  // namespace
+
+Check by_command(std::string command) {
+  if (command.find("{}") == command.npos)
+    throw Error(fmt::format("the check `{}` must say with {{}} where the model's path goes", command));
+  return [command = std::move(command), folder = std::make_shared<TemporaryFolder>()](
+             const Model& form) {
+    const std::string path = (folder->path() / "model.pt2").string();
+    save(form, path);
+    // Its output is a message, not the result.
+    const std::string line = fmt::format("( {}\n) 1>&2", with_path(command, path));
+    return verdict_of(std::system(line.c_str()), command);
+  };
+}
+
+}  // namespace refx

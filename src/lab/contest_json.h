@@ -1,0 +1,10 @@
+#pragma once
+
+#include "refx/bench.h"
+#include "text/json_writer.h"
+
+namespace refx {
+
+void write(Json& json, const Contest& contest);
+
+}  // namespace refx

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// The model with its tensors, and what its graph makes, on another device; without history.
+Model on_device(const Model& model, c10::Device device);
+std::vector<c10::IValue> on_device(const std::vector<c10::IValue>& inputs, c10::Device device);
+
+}  // namespace refx

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "refx/inputs.h"
+
+namespace refx {
+
+// The inputs to measure a model on: those given, if any; or of this batch, generated; or the usual.
+Inputs sized_inputs(const Model& model, const Inputs& given, std::int64_t batch,
+                    std::uint64_t seed);
+
+// Where they come from and what they are: "generated with seed 0: f32[8, 16], i64[8]".
+std::string describe_inputs(const Inputs& inputs);
+
+}  // namespace refx

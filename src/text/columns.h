@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace refx {
+
+using Row = std::vector<std::string>;
+
+// A line for each row, indented; columns as wide as what is in them, the last one not padded.
+std::string columns(const std::vector<Row>& rows);
+
+}  // namespace refx

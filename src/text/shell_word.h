@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace refx {
+
+// The text as one word of a shell command.
+std::string shell_word(std::string_view text);
+
+}  // namespace refx

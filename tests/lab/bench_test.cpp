@@ -1,0 +1,209 @@
+#include "refx/bench.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "kit.h"
+#include "lab/contest.h"
+#include "lab/statistics.h"
+
+namespace refx {
+namespace {
+
+using namespace testing;
+
+// ---- statistics --------------------------------------------------------------------------------
+
+TEST(Statistics, Quantiles) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
+  EXPECT_EQ(quantile({1, 2, 3, 4, 5}, 0.25), 2);
+  EXPECT_EQ(quantile({7}, 0.9), 7);
+}
+
+TEST(Statistics, TheIntervalHoldsTheMedianAsOftenAsItSays) {
+  std::mt19937_64 random(5);
+  std::cauchy_distribution<double> heavy(2.0, 1.0);  // no mean, but a median
+  int holds = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::vector<double> values(20);
+    for (double& v : values) v = heavy(random);
+    holds += bootstrap_median(values, 0.95, static_cast<std::uint64_t>(i)).holds(2.0);
+  }
+  EXPECT_GE(holds, 465);
+  EXPECT_LE(holds, 492);
+}
+
+// ---- a machine made up -------------------------------------------------------------------------
+
+// Runs take the time that is written into `cost`, on a machine that drifts, is interrupted, and
+// gives every runner a lucky or unlucky place in memory.
+class Simulated : public Clock {
+ public:
+  explicit Simulated(std::uint64_t seed, double noise = 0.05) : random_(seed), noise_(noise) {}
+
+  double time(const std::function<void()>& run, int times) override {
+    double all = 0;
+    for (int i = 0; i < times; ++i) {
+      run();
+      double t = cost_ * (1 + 0.2 * std::sin(now_)) * std::exp(noise_ * normal_(random_));
+      if (random_() % 50 == 0) t += 4e-3;  // someone else's turn
+      all += t;
+    }
+    now_ += all;
+    return all;
+  }
+  double now() override { return now_; }
+
+  Fresh runs(double cost) {
+    return [this, cost] {
+      const double luck = std::exp(0.01 * normal_(random_));
+      return [this, cost, luck] { cost_ = cost * luck; };
+    };
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  double noise_, now_ = 0, cost_ = 0;
+};
+
+int times(Speed speed, double before, double after, double noise = 0.05) {
+  int all = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Simulated clock(seed, noise);
+    all += contest(clock.runs(before), clock.runs(after), clock, {.seed = seed}).speed == speed;
+  }
+  return all;
+}
+
+TEST(Contest, EqualModelsAreEqual) { EXPECT_GE(times(Speed::no_difference, 1e-3, 1e-3), 97); }
+TEST(Contest, SlowModelsToo) { EXPECT_GE(times(Speed::no_difference, 0.1, 0.1), 97); }
+TEST(Contest, AFewPercentAreSeen) {
+  EXPECT_GE(times(Speed::faster, 1.03e-3, 1e-3), 99);
+  EXPECT_GE(times(Speed::slower, 1e-3, 1.03e-3), 99);
+}
+TEST(Contest, SaysWhenItCannotTell) { EXPECT_GE(times(Speed::unstable, 0.2, 0.2, 1.0), 90); }
+
+TEST(Contest, RunsAtLeastTheRoundsAndSecondsAskedFor) {
+  Simulated clock(1);
+  double last = 0;
+  const Contest c = contest(clock.runs(1e-4), clock.runs(2e-4), clock,
+                            {.rounds = 12, .seconds = 2, .progress = [&](double part) {
+                               EXPECT_GE(part, last);
+                               last = part;
+                             }});
+  EXPECT_GE(c.rounds.size(), 12u);
+  EXPECT_GE(clock.now(), 2);
+  EXPECT_LE(clock.now(), 7);
+  EXPECT_EQ(last, 1);
+  EXPECT_NEAR(c.ratio, 0.5, 0.02);
+  EXPECT_LE(c.low, c.ratio);
+  EXPECT_GE(c.high, c.ratio);
+  EXPECT_NEAR(c.before.median, 1e-4, 1e-5);
+  EXPECT_GT(c.before.runs, 1000u);
+}
+
+// ---- models ------------------------------------------------------------------------------------
+
+constexpr const char* kCounter = R"(buffer n : f32[1]
+graph():
+    %b_n : f32[1] [num_users=1] = placeholder[target=b_n](state=n)
+    %x : f32[64, 64] [num_users=1] = placeholder[target=x]
+    %div : f32[64, 64] [num_users=1] = call_function[target=aten.div.Tensor](args = (%x, 4.0), kwargs = {})
+    %more : f32[1] [num_users=1] = call_function[target=aten.add_.Tensor](args = (%b_n, 1.0), kwargs = {})
+    %out : f32[64, 64] [num_users=1] = call_function[target=aten.add.Tensor](args = (%div, %more), kwargs = {})
+    return out)";
+
+// An honest, expensive nothing.
+class SlowDown : public ReversibleTransformation {
+ public:
+  std::string name() const override { return "slow-down"; }
+  Findings find(const Model& model) const override {
+    Findings all;
+    for (NodeId id : model.graph())
+      if (model.graph()[id].target == "aten.div.Tensor" &&
+          model.graph()[*model.graph()[id].args[0].get<NodeId>()].op == Opcode::placeholder)
+        all.sites.push_back({model.graph()[id].name, {id}});
+    return all;
+  }
+  void apply(Editor& editor, const Site& site) const override {
+    const NodeId div = site.nodes[0];
+    NodeId x = *editor.graph()[div].args[0].get<NodeId>();
+    for (const char* target : {"aten.sin.default", "aten.asin.default"})
+      x = editor.insert_before(div, {.target = target, .args = {x}});
+    editor.set_arg(div, 0, x);
+  }
+};
+
+BenchOptions quick() { return {.threads = 1, .rounds = 10, .seconds = 0.1}; }
+
+TEST(Bench, ComparesWithTheOriginalAndTellsEachStep) {
+  Model model = parse_filled(kCounter);
+  SlowDown()(model);
+  find_transformation("change-true-div-to-mul-by-inverse")(model);
+  const std::string before = snapshot(model);
+  const int threads = at::get_num_threads();
+  BenchOptions options = quick();
+  options.per_step = true;
+  const Benchmark b = bench(model, options);
+  EXPECT_EQ(b.contest.speed, Speed::slower) << to_text(b);
+  EXPECT_LT(b.contest.ratio, 0.8);
+  ASSERT_EQ(b.steps.size(), 2u);
+  EXPECT_EQ(b.steps[0].transformation, "slow-down");
+  EXPECT_EQ(b.steps[0].contest.speed, Speed::slower);
+  EXPECT_EQ(b.before, "its original");
+  EXPECT_EQ(b.inputs, "generated with seed 0: f32[64, 64]");
+  EXPECT_EQ(b.threads, 1);
+  // The counter was not touched, and neither were the threads.
+  EXPECT_EQ(snapshot(model), before);
+  EXPECT_EQ(at::get_num_threads(), threads);
+  const std::string text = to_text(b);
+  EXPECT_NE(text.find("slower: 0."), std::string::npos) << text;
+  EXPECT_NE(text.find("1 thread, inference mode"), std::string::npos) << text;
+}
+
+TEST(Bench, ProgressCanEndIt) {
+  const Model model = parse_filled(kCounter);
+  BenchOptions options = quick();
+  std::size_t calls = 0;
+  options.progress = [&](const Progress& now) {
+    EXPECT_LE(now.done, now.total);
+    if (++calls == 3) throw Error("enough");
+  };
+  EXPECT_EQ(error_of([&] { bench(model, options); }), "enough");
+}
+
+TEST(Bench, RefusesWhatCannotBe) {
+  const Model model = parse_filled(kCounter);
+  const auto error = [&](auto change) {
+    BenchOptions options = quick();
+    change(options);
+    return error_of([&] { bench(model, options); });
+  };
+  EXPECT_EQ(error([](BenchOptions& o) { o.device = "tpu"; }), "'tpu' is not a device: cpu, cuda, cuda:1");
+  EXPECT_EQ(error([](BenchOptions& o) { o.cuda_graph = true; }),
+            "a CPU has no graphs to capture; choose a device: --device cuda");
+  EXPECT_EQ(error([](BenchOptions& o) { o.batch = 3; }),
+            "no input has a dynamic first dimension to be the batch: export the model with "
+            "dynamic_shapes, or give inputs of that size");
+  EXPECT_EQ(error([](BenchOptions& o) { o.inputs = {{at::ones({64, 64})}, "mine"}, o.batch = 3; }),
+            "give inputs or the size of a batch, not both");
+}
+
+TEST(Bench, BatchSizesTheDynamicDimension) {
+  const Model model = parse_filled(R"(graph():
+    %x : f32[s0{2}, 4] [num_users=1] = placeholder[target=x]
+    %y : f32[s0{2}, 4] [num_users=1] = call_function[target=aten.relu.default](args = (%x,), kwargs = {})
+    return y)");
+  BenchOptions options = quick();
+  options.batch = 7;
+  EXPECT_EQ(bench(model, options).inputs, "generated with seed 0, batch 7: f32[7, 4]");
+}
+
+}  // namespace
+}  // namespace refx

@@ -1,0 +1,293 @@
+#include "refx/bisect.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "kit.h"
+
+namespace refx {
+namespace {
+
+using namespace testing;
+using Sets = std::vector<std::vector<int>>;
+
+// A transformation of the user's own: multiplies by the next of 0, 1/2, 1. At most of its sites
+// nothing comes of it.
+class Raise : public ReversibleTransformation {
+ public:
+  std::string name() const override { return "raise"; }
+  Findings find(const Model& model) const override {
+    Findings all;
+    for (NodeId id : model.graph())
+      if (const Node& node = model.graph()[id]; node.name[0] == 's' && factor(node) < 1)
+        all.sites.push_back({node.name, {id}});
+    return all;
+  }
+  void apply(Editor& editor, const Site& site) const override {
+    editor.set_arg(site.nodes[0], 1, factor(editor.graph()[site.nodes[0]]) + 0.5);
+  }
+
+ private:
+  static double factor(const Node& node) { return *node.args[1].get<double>(); }
+};
+
+// s0 … are 0 for an input of ones, and 1 after two steps each. The result is 0 unless all of one of
+// these sets are 1.
+Model planted(int sites, const Sets& sets) {
+  const auto call = [](const std::string& name, const char* op, const std::string& args) {
+    return fmt::format(
+        "    %{} : [num_users=0] = call_function[target=aten.{}](args = ({}), kwargs = {{}})\n", name,
+        op, args);
+  };
+  std::string text = "graph():\n    %x : f32[1] [num_users=0] = placeholder[target=x]\n";
+  for (int i = 0; i < sites; ++i) text += call(fmt::format("s{}", i), "mul.Tensor", "%x, 0.0");
+  text += call("out", "mul.Tensor", "%x, 0.0");
+  std::string out = "out";
+  int n = 0;
+  for (const auto& set : sets) {
+    std::string sum = fmt::format("t{}", n++);
+    text += call(sum, "mul.Tensor", fmt::format("%x, {:.1f}", 0.5 - static_cast<double>(set.size())));
+    for (int i : set) {
+      const std::string more = fmt::format("t{}", n++);
+      text += call(more, "add.Tensor", fmt::format("%{}, %s{}", sum, i));
+      sum = more;
+    }
+    const std::string positive = fmt::format("t{}", n++), next = fmt::format("t{}", n++);
+    text += call(positive, "relu.default", "%" + sum);
+    text += call(next, "add.Tensor", fmt::format("%{}, %{}", out, positive));
+    out = next;
+  }
+  return parse(text + "    return " + out);
+}
+
+Model raised(const Model& original) {
+  Model model = original;
+  Raise()(model);
+  return model;
+}
+
+Check numbers_agree(const Model& model) {
+  return within(model, {.inputs = {Inputs{{at::ones({1})}, "ones"}}, .tolerance = 1e-3});
+}
+
+// The steps that bring these sites to 1: each is built on the one that brought it to 1/2.
+std::vector<StepId> steps_at(const Model& model, const std::vector<int>& sites) {
+  std::vector<StepId> all;
+  for (int i : sites) {
+    StepId last;
+    for (const Step& step : model.history())
+      if (step.site == fmt::format("s{}", i)) last = step.id;
+    all.push_back(last);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+std::vector<std::vector<StepId>> found(const Bisection& b) {
+  std::vector<std::vector<StepId>> all;
+  for (const Culprit& culprit : b.culprits) all.push_back(culprit.steps);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+// Sets without common sites.
+Sets random_sets(int sites, std::mt19937& random) {
+  std::vector<int> all(static_cast<std::size_t>(sites));
+  for (int i = 0; i < sites; ++i) all[static_cast<std::size_t>(i)] = i;
+  std::shuffle(all.begin(), all.end(), random);
+  Sets sets;
+  const std::size_t count = 1 + random() % 2;
+  for (std::size_t i = 0, at = 0; i < count; ++i) {
+    const std::size_t size = 1 + random() % 3;
+    if (at + size > all.size()) break;
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+    sets.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(size));
+    at += size;
+  }
+  if (sets.empty()) sets.push_back({all[0]});
+  return sets;
+}
+
+TEST(Bisect, NamesPlantedCulpritsExactly) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const int sites = 1 + static_cast<int>(random() % 40);
+    const Sets sets = random_sets(sites, random);
+    const Model model = raised(planted(sites, sets));
+    ASSERT_EQ(model.history().size(), 2u * static_cast<unsigned>(sites));
+    const Check check = numbers_agree(model);
+    const Bisection result = bisect(model, check);
+    std::vector<std::vector<StepId>> expected;
+    for (const auto& set : sets) expected.push_back(steps_at(model, set));
+    std::sort(expected.begin(), expected.end());
+    ASSERT_EQ(found(result), expected) << "seed " << seed << "\n" << to_text(result, model);
+    // One step of each set is taken back, and that is enough.
+    EXPECT_EQ(result.repair.size(), sets.size());
+    EXPECT_TRUE(result.repaired);
+    Model repaired = model;
+    reverse(repaired, result.repair, {.dependents = Dependents::cascade});
+    EXPECT_EQ(check(repaired), Verdict::good);
+    EXPECT_TRUE(result.unsure.empty());
+  }
+}
+
+TEST(Bisect, TakesFewChecks) {
+  const Model model = raised(planted(64, {{5, 50}}));
+  const Bisection result = bisect(model, numbers_agree(model));
+  EXPECT_LE(result.checks, 24u);  // 2 ends, two searches among 128 steps, the set and its parts
+}
+
+TEST(Bisect, SaysWhatACulpritIsBuiltOn) {
+  const Model model = raised(planted(3, {{1}}));
+  const Bisection result = bisect(model, numbers_agree(model));
+  ASSERT_EQ(result.culprits.size(), 1u);
+  const StepId culprit = result.culprits[0].steps[0];
+  ASSERT_EQ(result.culprits[0].built_on.size(), 1u);
+  const Step& base = model.history()[result.culprits[0].built_on[0]];
+  EXPECT_EQ(base.site, "s1");
+  EXPECT_LT(base.id, culprit);
+}
+
+// ---- ends --------------------------------------------------------------------------------------
+
+Check by_ids(std::function<Verdict(const std::set<std::uint32_t>&)> judge) {
+  return [judge = std::move(judge)](const Model& form) {
+    std::set<std::uint32_t> ids;
+    for (const Step& step : form.history()) ids.insert(step.id.value);
+    return judge(ids);
+  };
+}
+
+TEST(Bisect, NothingToFind) {
+  const Model model = raised(planted(3, {}));
+  const Bisection good = bisect(model, by_ids([](const auto&) { return Verdict::good; }));
+  EXPECT_TRUE(good.culprits.empty());
+  EXPECT_EQ(to_text(good, model), "the check passes on the model as it is\n");
+  const Bisection bad = bisect(model, by_ids([](const auto&) { return Verdict::bad; }));
+  EXPECT_TRUE(bad.culprits.empty());
+  EXPECT_EQ(to_text(bad, model), "the original fails the check, too: no step is to blame\n");
+  EXPECT_EQ(good.checks, 2u);
+}
+
+TEST(Bisect, BothEndsMustBeJudged) {
+  const Model model = raised(planted(2, {}));
+  const auto skips = [&](bool original) {
+    return error_of([&] {
+      bisect(model, by_ids([&](const auto& ids) {
+               return ids.empty() == original ? Verdict::skip : Verdict::bad;
+             }));
+    });
+  };
+  EXPECT_EQ(skips(true), "the check skips the original: it must judge both ends of the search");
+  EXPECT_EQ(skips(false), "the check skips the model as it is: it must judge both ends of the search");
+}
+
+// ---- skips -------------------------------------------------------------------------------------
+
+TEST(Bisect, SearchesAroundFormsThatCannotBeJudged) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const int sites = 4 + static_cast<int>(random() % 20);
+    const Model model = raised(planted(sites, {}));
+    const auto steps = static_cast<std::uint32_t>(2 * sites);
+    const std::uint32_t culprit = 1 + random() % steps, odd = 1 + random() % steps;
+    const Check check = by_ids([&](const std::set<std::uint32_t>& ids) {
+      // A third of the forms without some step do not even load.
+      std::size_t hash = 0;
+      for (std::uint32_t id : ids) hash = hash * 31 + id;
+      if (!ids.empty() && ids.size() != steps && !ids.count(odd) && ids.size() > 2 && hash % 3 == 0)
+        return Verdict::skip;
+      return ids.count(culprit) ? Verdict::bad : Verdict::good;
+    });
+    const Bisection result = bisect(model, check);
+    ASSERT_EQ(result.culprits.size(), 1u) << seed;
+    const auto& named = result.culprits[0].steps;
+    EXPECT_TRUE(std::count(named.begin(), named.end(), StepId(culprit))) << seed;
+    if (result.unsure.empty()) {
+      EXPECT_EQ(named.size(), 1u) << seed;
+    }
+  }
+}
+
+TEST(Bisect, SaysWhichStepsItIsNotSureOf) {
+  const Model model = raised(planted(2, {}));  // steps 1 to 4; 3 and 4 are built on 1 and 2
+  const Bisection result = bisect(model, by_ids([](const std::set<std::uint32_t>& ids) {
+    if (ids.empty()) return Verdict::good;
+    return ids.size() == 4 ? Verdict::bad : Verdict::skip;
+  }));
+  ASSERT_EQ(result.culprits.size(), 1u);
+  EXPECT_EQ(result.culprits[0].steps, result.unsure);
+  EXPECT_FALSE(result.repaired);
+  EXPECT_NE(to_text(result, model).find("not sure of"), std::string::npos);
+}
+
+// ---- a search that was cut short ---------------------------------------------------------------
+
+class BisectJournal : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove(path_); }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  // Ends like a kill after so many checks.
+  Bisection search(std::size_t checks, const std::string& key = "k") {
+    std::size_t done = 0;
+    const Check check = [&](const Model& form) {
+      if (done++ == checks) throw Error("killed");
+      return judge_(form);
+    };
+    return bisect(model_, check, {.journal = path_, .key = key});
+  }
+
+  const std::string path_ =
+      (std::filesystem::path(::testing::TempDir()) / "bisect_journal_test.jsonl").string();
+  const Model model_ = raised(planted(30, {{3, 21}}));
+  const Check judge_ = numbers_agree(model_);
+};
+
+TEST_F(BisectJournal, GoesOnWhereItWas) {
+  const Bisection whole = search(1000);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  for (std::size_t cut = 1; cut < whole.checks; ++cut) {
+    EXPECT_EQ(error_of([&] { search(cut); }), "killed");
+    const Bisection rest = search(1000);
+    EXPECT_EQ(found(rest), found(whole));
+    EXPECT_EQ(rest.remembered, cut);
+    EXPECT_EQ(rest.checks, whole.checks - cut);
+    EXPECT_FALSE(std::filesystem::exists(path_));
+  }
+}
+
+TEST_F(BisectJournal, PassesOverALineThatWasCutShort) {
+  EXPECT_EQ(error_of([&] { search(5); }), "killed");
+  std::ofstream(path_, std::ios::app) << R"({"key": "ab)";
+  EXPECT_EQ(error_of([&] { search(2); }), "killed");  // goes on behind it
+  const Bisection rest = search(1000);
+  EXPECT_EQ(rest.remembered, 7u);
+  EXPECT_EQ(rest.culprits.size(), 1u);
+}
+
+TEST_F(BisectJournal, DoesNotTakeTheVerdictsOfAnotherCheck) {
+  EXPECT_EQ(error_of([&] { search(5); }), "killed");
+  EXPECT_EQ(search(1000, "another").remembered, 0u);
+}
+
+TEST_F(BisectJournal, ReportsProgressAndStopsWhenTold) {
+  std::vector<std::string> seen;
+  const auto stop = [&](const Progress& now) {
+    seen.push_back(now.what);
+    if (seen.size() == 3) throw Error("stop");
+  };
+  EXPECT_EQ(error_of([&] { bisect(model_, judge_, {.progress = stop}); }), "stop");
+  EXPECT_EQ(seen[0], "check 1: 60 of 60 steps");
+  EXPECT_EQ(seen[1], "check 2: 0 of 60 steps");
+}
+
+}  // namespace
+}  // namespace refx
