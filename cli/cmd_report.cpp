@@ -10,8 +10,10 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "progress.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
+#include "text/shell_word.h"
 
 namespace refx::cli {
 
@@ -63,6 +65,8 @@ int report(const ReportOptions& options) {
     how.threads = options.threads;
     how.per_step = options.per_step;
     how.seed = options.seed;
+    Progress progress(100);
+    how.progress = progress.callback();
     return refx::bench(model, how);
   });
 

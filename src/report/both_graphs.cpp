@@ -94,7 +94,8 @@ DrawnNode BothGraphs::drawn(NodeId id, const NodeNames& names, Strings& strings)
   const Node* before = original_.graph().find(id);
   const Node* after = current_.graph().find(id);
   const Node& node = after ? *after : *before;
-  DrawnNode drawn{.id = id};
+  DrawnNode drawn;
+  drawn.id = id;
   drawn.name = strings.of(node.name);
   drawn.op = strings.of(called(after ? current_ : original_, node));
   drawn.op_before = before ? strings.of(called(original_, *before)) : drawn.op;

@@ -6,7 +6,7 @@ import {duration, shortened} from './words.js';
 const times = (x) => `${x.toFixed(x < 10 ? 2 : 1)}\u00d7`;
 const percent = (x) => `${Math.abs((x - 1) * 100).toFixed(1)}%`;
 
-export const headline = ({ratio, speed}) => ({
+const headline = ({ratio, speed}) => ({
   'faster': `${times(ratio)} as fast`,
   'slower': `slower: ${times(ratio)} as fast`,
   'no difference': 'No measurable difference',

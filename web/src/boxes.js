@@ -23,9 +23,12 @@ export const stateOf = ({counts}) => {
 
 export const labelOf = (item, nodes) => {
   if (item.label !== undefined) {
-    const range = item.part && item.children.length ?
-      `${nameOf(item.children[0], nodes)} \u2026` : null;
-    return {title: shortened(item.label, 34), titles: null, detail: range ? shortened(range, 30) : null, summary: summaryOf(item.counts)};
+    return {
+      title: shortened(item.label, 34),
+      titles: null,
+      detail: item.part ? `from ${shortened(firstName(item, nodes), 26)}` : null,
+      summary: summaryOf(item.counts),
+    };
   }
   const node = nodes[item.node];
   const titles = node.op === node.opBefore ? null :
@@ -37,7 +40,10 @@ export const labelOf = (item, nodes) => {
   };
 };
 
-const nameOf = (item, nodes) => (item.label !== undefined ? item.label : nodes[item.node].name);
+const firstName = (item, nodes) => {
+  while (item.part) [item] = item.children;
+  return item.label ?? nodes[item.node].name;
+};
 
 export const sizes = (nodes) => {
   const known = new Map();

@@ -1,6 +1,8 @@
 import {select} from 'd3-selection';
 import {zoom, zoomIdentity} from 'd3-zoom';
 
+const MARGIN = 32;
+
 // Pan and zoom of the drawing.
 export class Camera {
   constructor(canvas, world) {
@@ -22,14 +24,16 @@ export class Camera {
   scaleBy(factor) { this.canvas.call(this.zoom.scaleBy, factor); }
 
   // Shows a box whole, but nothing larger than life.
-  fit(box) {
+  fit(box, smallest = 0.02) {
     const {width, height} = this.size();
     if (!width || !height) return;
-    const margin = 32;
-    const scale = Math.max(0.02, Math.min(1.1, (width - 2 * margin) / box.width, (height - 2 * margin) / box.height));
-    this.set(scale, width / 2 - scale * (box.x + box.width / 2),
-        Math.max(margin, height / 2 - scale * (box.y + box.height / 2)) - (box.y * scale < 0 ? 0 : 0));
+    const scale = Math.max(smallest, Math.min(1.1, (width - 2 * MARGIN) / box.width, (height - 2 * MARGIN) / box.height));
+    const y = height / 2 - scale * (box.y + box.height / 2);
+    this.set(scale, width / 2 - scale * (box.x + box.width / 2), Math.max(y, MARGIN - scale * box.y));
   }
+
+  // The same, but large enough to read, from the top.
+  start(box) { this.fit(box, 0.6); }
 
   centre(box) {
     const {width, height} = this.size();

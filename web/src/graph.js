@@ -8,7 +8,6 @@ import {searchBox} from './search.js';
 import {toolbar} from './toolbar.js';
 import {ancestors, buildTree} from './tree.js';
 import {visible} from './visible.js';
-import {plural} from './words.js';
 
 // More than this is not opened at one stroke.
 const MOST_OPENED = 300;
@@ -30,6 +29,7 @@ export class GraphView {
     this.sizeOf = sizes(data.nodes);
     this.layout = new Layout();
     this.marked = new Set();
+    this.next = 0;
     this.onStep = () => {};
 
     this.world = svg('g');
@@ -45,7 +45,7 @@ export class GraphView {
 
   // The drawing is made when it is first looked at.
   shown() {
-    if (!this.drawing) this.update(() => this.fit());
+    if (!this.drawing) this.update(() => this.start());
   }
 
   async update(then) {
@@ -121,13 +121,12 @@ export class GraphView {
   open(nodes) {
     let opened = 0;
     for (const node of nodes) {
-      if (opened >= MOST_OPENED) return false;
+      if (opened >= MOST_OPENED) return;
       for (const group of ancestors(this.tree.leaves[node.index])) {
         if (!group.open) opened += group.children.length;
         group.open = true;
       }
     }
-    return true;
   }
 
   goTo(node) {
@@ -144,12 +143,16 @@ export class GraphView {
     this.update(() => this.camera.fit(union(nodes.map((node) => this.places.boxes.get(this.drawnAs(node))))));
   }
 
-  openChanges() {
-    const changed = this.data.nodes.filter((node) => node.state !== 'same');
-    const all = this.open(changed);
-    this.status.textContent = changed.length === 0 ? 'No node differs from the original.' :
-      all ? '' : `${plural(changed.length, 'node')} differ; only the first of them were opened.`;
-    this.update(() => this.fit());
+  // One step after the other: what differs at once can be far apart.
+  nextStep() {
+    const steps = this.data.steps.filter((step) => step.nodes.length > 0);
+    if (steps.length === 0) {
+      this.status.textContent = 'No node differs from the original.';
+      return;
+    }
+    const step = steps[this.next++ % steps.length];
+    this.showNodes(step.nodes);
+    this.status.textContent = `Step ${step.id}: ${step.transformation} at ${step.site}`;
   }
 
   // ---- the view
@@ -160,9 +163,11 @@ export class GraphView {
     this.chosen = null;
     this.showHint();
     this.status.textContent = '';
-    this.update(() => this.fit());
+    this.next = 0;
+    this.update(() => this.start());
   }
 
+  start() { this.camera.start(this.places.boxes.get(this.tree.root)); }
   showForm(form) { this.canvas.dataset.form = form; }
   zoomBy(factor) { this.camera.scaleBy(factor); }
   fit() { this.camera.fit(this.places.boxes.get(this.tree.root)); }

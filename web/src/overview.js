@@ -1,4 +1,4 @@
-import {benchView, headline} from './bench.js';
+import {benchView} from './bench.js';
 import {h} from './dom.js';
 import {verifyView} from './verify.js';
 import {amount, count} from './words.js';
@@ -56,11 +56,13 @@ export const showOverview = (section, data, open) => {
         card('Results', verification.missing ? 'not verified' : verification.passed ? 'the same' : 'different',
             verification.missing ? '' : 'up to rounding'),
         card('Speed', benchmark.missing ? 'not timed' : `${benchmark.contest.ratio.toFixed(2)}\u00d7`,
-            benchmark.missing ? '' : headline(benchmark.contest))),
+            benchmark.missing ? '' : benchmark.contest.speed)),
       h('div', {class: 'panels'},
-        panel('Verification', ...verifyView(verification)),
-        panel('Speed', ...benchView(benchmark)),
-        panel('Operators', operatorTable(data.nodes)),
-        panel('Steps by transformation', stepTable(steps, open.history))),
+        h('div', {class: 'column'},
+          panel('Verification', ...verifyView(verification)),
+          panel('Operators', operatorTable(data.nodes))),
+        h('div', {class: 'column'},
+          panel('Speed', ...benchView(benchmark)),
+          panel('Steps by transformation', stepTable(steps, open.history)))),
       h('footer', {class: 'quiet'}, `Made by refx ${data.version}`));
 };

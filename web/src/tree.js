@@ -1,9 +1,11 @@
+import {count} from './words.js';
+
 // The graph's nodes grouped by the modules they belong to.
 //
 // An item is a group or a leaf (one node). Groups hold items in the order of execution; one that
 // has too many is divided into parts, so that whatever is opened stays small enough to lay out.
 
-const MOST_CHILDREN = 40, SMALLEST_PART = 20;
+const MOST_CHILDREN = 30, SMALLEST_PART = 15;
 
 const newGroup = (label, path, parent) => ({label, path, parent, children: [], open: false, part: false});
 
@@ -36,21 +38,42 @@ const simplify = (group) => {
   });
 };
 
-const divide = (group) => {
-  for (const child of group.children) if (child.children) divide(child);
-  const all = group.children;
-  if (all.length <= MOST_CHILDREN) return;
-  const size = Math.max(SMALLEST_PART, Math.ceil(all.length / MOST_CHILDREN));
-  group.children = [];
-  const offset = group.offset ?? 0, total = group.total ?? all.length;
-  for (let i = 0; i < all.length; i += size) {
-    const items = all.slice(i, i + size);
-    const part = newGroup(`${offset + i + 1}\u2013${offset + i + items.length} of ${total}`, group.path, group);
-    Object.assign(part, {part: true, children: items, offset: offset + i, total});
-    for (const item of items) item.parent = part;
-    divide(part);
-    group.children.push(part);
+const newPart = (items, first, total, parent) => {
+  const part = newGroup(`${count(first + 1)}\u2013${count(first + items.length)} of ${count(total)}`, parent.path, parent);
+  Object.assign(part, {part: true, children: items, offset: first, total});
+  for (const item of items) item.parent = part;
+  return part;
+};
+
+// Nodes of the group's own that stand between its modules become a part, and the modules stay.
+const gather = (group) => {
+  const all = group.children, total = all.filter((item) => !item.children).length;
+  const gathered = [];
+  let seen = 0;
+  for (let i = 0; i < all.length;) {
+    let end = i;
+    while (end < all.length && !all[end].children) ++end;
+    const run = all.slice(i, end);
+    if (run.length > SMALLEST_PART) gathered.push(newPart(run, seen, total, group));
+    else gathered.push(...run);
+    if (end < all.length) gathered.push(all[end]);
+    seen += run.length;
+    i = end + 1;
   }
+  group.children = gathered;
+};
+
+const divide = (group) => {
+  if (group.children.length > MOST_CHILDREN && group.children.some((item) => item.children)) gather(group);
+  const all = group.children;
+  if (all.length > MOST_CHILDREN) {
+    const size = Math.max(SMALLEST_PART, Math.ceil(all.length / MOST_CHILDREN));
+    const first = group.offset ?? 0, total = group.total ?? all.length;
+    group.children = [];
+    for (let i = 0; i < all.length; i += size)
+      group.children.push(newPart(all.slice(i, i + size), first + i, total, group));
+  }
+  for (const child of group.children) if (child.children) divide(child);
 };
 
 // Numbers items and nodes so that those of a group are next to each other.
