@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "lab/clock.h"
 #include "lab/compare.h"
@@ -58,7 +59,7 @@ class Tuner {
         device_(to_device(options.device)),
         clock_(make_clock(device_)),
         environment_(options.threads),
-        ranks_(Ranks::from_environment()) {
+        ranks_(options.shards == 0 ? Ranks::from_environment() : nullptr) {
     for (const TransformationPtr& t : options.transformations.empty() ? registry()
                                                                       : options.transformations)
       if (!options.transformations.empty() || t->preserves_computation()) all_.push_back(t);
@@ -92,7 +93,10 @@ class Tuner {
     trials_.emplace(
         fmt::format("{}; {}, {} threads", tuning_.machine, tuning_.device, tuning_.threads),
         options_.record);
-    for (const std::string& path : options_.known) trials_->read(path);
+    for (const std::string& path : options_.known)
+      if (trials_->read(path) == 0)
+        tuning_.notes.push_back(
+            fmt::format("{} has no trials that were made here and with these settings", path));
   }
 
   // Steps of these transformations must earn their place like new ones.
@@ -294,7 +298,7 @@ class Tuner {
     for (Class& c : classes_) choose(c);
     const Fresh as_given = whole(input_);
     Model best = with_chosen(start);
-    if (print(best) == print(input_)) return;
+    if (steps_of(best) == steps_of(input_)) return;
     tuning_.proof = prove("the whole model", as_given, whole(best));
     if (tuning_.proof.speed == Speed::faster) {
       drop_what_hurts(start, best);
@@ -303,7 +307,7 @@ class Tuner {
       best = with_chosen(start);
       tuning_.proof = any_chosen() ? prove("the whole model again", as_given, whole(best)) : tuning_.proof;
     }
-    if (tuning_.proof.speed == Speed::faster && (any_chosen() || print(best) != print(input_))) {
+    if (tuning_.proof.speed == Speed::faster && steps_of(best) != steps_of(input_)) {
       tuning_.changed = true;
       result = std::move(best);
       return;
@@ -312,6 +316,12 @@ class Tuner {
       if (c.chosen())
         c.result.why = fmt::format("left: the whole model gains nothing by it: {}", ratio_of(tuning_.proof));
     for (Class& c : classes_) c.result.chosen = -1;
+  }
+
+  static std::multiset<std::string> steps_of(const Model& model) {
+    std::multiset<std::string> all;
+    for (const Step& step : model.history()) all.insert(step.signature + " " + step.site);
+    return all;
   }
 
   // The way that is surely the fastest; a shorter one if there are equals.
