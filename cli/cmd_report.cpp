@@ -51,7 +51,7 @@ int report(const ReportOptions& options) {
   std::optional<Inputs> inputs;
   if (!options.inputs.empty()) inputs = inputs_for(model, options.inputs, options.seed);
 
-  const auto verified = measure<Verification>("verify", options.verify, model, [&] {
+  const auto verified = measure<Verification>("verify", !options.no_verify, model, [&] {
     refx::VerifyOptions how;
     if (inputs) how.inputs = {*inputs};
     how.threads = options.threads;
@@ -59,7 +59,7 @@ int report(const ReportOptions& options) {
     how.seed = options.seed;
     return refx::verify(model, how);
   });
-  const auto timed = measure<Benchmark>("bench", options.bench, model, [&] {
+  const auto timed = measure<Benchmark>("bench", !options.no_bench, model, [&] {
     refx::BenchOptions how;
     if (inputs) how.inputs = *inputs;
     how.threads = options.threads;

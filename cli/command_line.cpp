@@ -329,8 +329,8 @@ void CommandLine::define_report() {
       ->option_text("TEXT");
   inputs(sub, report_options.inputs, report_options.seed);
   threads(sub, report_options.threads, "Threads to run on (1); 0: as many as there are cores");
-  sub->add_flag("!--no-verify", report_options.verify, "Do not compare it with its original");
-  sub->add_flag("!--no-bench", report_options.bench, "Do not time it");
+  sub->add_flag("--no-verify", report_options.no_verify, "Do not compare it with its original");
+  sub->add_flag("--no-bench", report_options.no_bench, "Do not time it");
   sub->add_flag("--per-step", report_options.per_step, "Measure every step by itself, too");
 }
 

@@ -109,7 +109,7 @@ int bisect(const BisectOptions& options);
 
 struct ReportOptions {
   std::string model, output, inputs, title;
-  bool verify = true, bench = true, per_step = false;
+  bool no_verify = false, no_bench = false, per_step = false;
   int threads = 1;
   unsigned seed = 0;
 };

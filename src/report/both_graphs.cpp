@@ -61,9 +61,10 @@ void BothGraphs::collect_rewritten(const Model& original, const Model& current) 
       if (const auto* state = std::get_if<Change<StateEntry>>(&edit)) {
         const StateEntry* before = original.state().find(state->id);
         const StateEntry* after = current.state().find(state->id);
+        if (!before && !after) continue;  // made by one step and dropped by another
         if (before && after && before->tensor.is_same(after->tensor)) continue;
-        const std::string& name = (after ? after : before ? before : state->after.get())->name;
-        rewritten_state_.insert(name);
+        const std::string& name = (after ? after : before)->name;
+        if (before && after) rewritten_state_.insert(name);
         rewritten_modules_.insert(owner_path(name));
       } else if (const auto* module = std::get_if<Change<Module>>(&edit)) {
         const Module* before = original.modules().find(module->id);

@@ -129,6 +129,16 @@ graph():
   EXPECT_TRUE(marked) << data.nodes();
 }
 
+TEST(ReportData, StepsMayBuildOnEachOther) {
+  Model model = testing::rewritten_encoder(1);
+  FuseBiasInLinear()(model);  // drops tensors that merging the linears had made
+  const Data data(model);
+  EXPECT_EQ(data.root()["steps"].get_array().size(), model.history().size());
+  EXPECT_EQ(data.nodes().find('?'), std::string::npos) << data.nodes();
+  for (std::size_t i = 0; i < model.history().size(); ++i)
+    EXPECT_EQ(data.lines(i).find('?'), std::string::npos) << data.lines(i);
+}
+
 TEST(ReportData, NothingInItEndsTheScript) {
   Model model = parse_filled(R"(
 parameter "a</script><script>alert(1)</script>.<!--weight" : f32[4]

@@ -13,6 +13,18 @@ export class Camera {
     });
     this.canvas.call(this.zoom).on('dblclick.zoom', null);
     this.transform = zoomIdentity;
+    canvas.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  key(event) {
+    const {key} = event;
+    const by = {ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60]}[key];
+    const {k, x, y} = this.transform;
+    if (by) this.set(k, x + by[0], y + by[1]);
+    else if (key === '+' || key === '=') this.scaleBy(1.25);
+    else if (key === '-') this.scaleBy(0.8);
+    else return;
+    event.preventDefault();
   }
 
   size() {
@@ -34,6 +46,12 @@ export class Camera {
 
   // The same, but large enough to read, from the top.
   start(box) { this.fit(box, 0.6); }
+
+  // Whether a box is in sight at all.
+  sees(box) {
+    const {width, height} = this.size(), {k, x, y} = this.transform;
+    return x + k * (box.x + box.width) > 0 && x + k * box.x < width && y + k * (box.y + box.height) > 0 && y + k * box.y < height;
+  }
 
   centre(box) {
     const {width, height} = this.size();

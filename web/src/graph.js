@@ -33,7 +33,7 @@ export class GraphView {
     this.onStep = () => {};
 
     this.world = svg('g');
-    this.canvas = svg('svg', {class: 'canvas', 'data-form': 'both', role: 'group', 'aria-label': 'The graph'}, arrows(), this.world);
+    this.canvas = svg('svg', {class: 'canvas', 'data-form': 'both', tabindex: 0, role: 'group', 'aria-label': 'The graph: arrow keys move it, plus and minus zoom'}, arrows(), this.world);
     this.status = h('p', {class: 'status quiet', role: 'status'});
     this.details = h('aside', {class: 'details', 'aria-label': 'The chosen node'});
     this.showHint();
@@ -41,6 +41,11 @@ export class GraphView {
         toolbar(searchBox(data.nodes, (node) => this.goTo(node)), this),
         h('div', {class: 'stage'}, h('div', {class: 'sheet'}, this.canvas, this.status), this.details));
     this.camera = new Camera(this.canvas, this.world);
+    // Who walks through the graph with the Tab key sees where they are.
+    this.world.addEventListener('focusin', ({target}) => {
+      const box = this.places.boxes.get(this.tree.items[target.dataset.item]);
+      if (box && !this.camera.sees(box)) this.camera.centre(box);
+    });
   }
 
   // The drawing is made when it is first looked at.

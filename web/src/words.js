@@ -25,7 +25,7 @@ export const duration = (seconds) => {
 
 // 3.2e-7; JSON has null for what is not a finite number.
 export const error = (x) =>
-    x === null || x === undefined ? 'not finite' : x === 0 ? '0' : x.toExponential(1).replace('e', 'e');
+    x === null || x === undefined ? 'not finite' : x === 0 ? '0' : x.toExponential(1);
 
 export const shortened = (text, longest) =>
     text.length <= longest ? text : `${text.slice(0, longest - 1)}\u2026`;
