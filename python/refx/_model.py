@@ -193,6 +193,21 @@ class Model:
             result = self._core.bisect_within(float(check), inputs, seed, path, told)
         return Bisection.of(result, self.log())
 
+    def report(self, path: Union[None, str, os.PathLike[str]] = None, *, title: str = "",
+               verify: bool = True, bench: bool = True, per_step: bool = False, inputs: Any = None,
+               threads: int = 1, seconds: float = 3, seed: int = 0,
+               progress: Optional[Progress] = None) -> Report:
+        """A page about the model, its steps and what they do, written to ``path`` if it is given.
+
+        A notebook shows it inline.
+        """
+        page = Report(self._core.report(title, verify, bench, per_step, inputs, threads, seconds, seed,
+                                        callback(progress)))
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(page)
+        return page
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model, without autograd, on what the exported module took."""
         return self._core.run(args, kwargs)

@@ -3,6 +3,7 @@
 #include "bind.h"
 #include "refx/bench.h"
 #include "refx/bisect.h"
+#include "refx/report.h"
 #include "refx/tune.h"
 #include "refx/verify.h"
 
@@ -106,6 +107,22 @@ Result bisect_by_command(const Model& self, const std::string& command, const st
   return search(self, by_command(command), journal, command, on_progress);
 }
 
+std::string page(const Model& self, const std::string& title, bool verify, bool bench,
+                 bool per_step, const py::object& inputs, int threads, double seconds,
+                 std::uint64_t seed, const py::object& progress) {
+  MeasureOptions options{.title = title,
+                         .verify = verify,
+                         .bench = bench,
+                         .per_step = per_step,
+                         .inputs = to_inputs(self, inputs),
+                         .threads = threads,
+                         .seconds = seconds,
+                         .seed = seed,
+                         .progress = to_progress(progress)};
+  const py::gil_scoped_release no_gil;
+  return measured_report(self, options).html;
+}
+
 }  // namespace
 
 void bind_lab(py::class_<Model>& model) {
@@ -113,7 +130,8 @@ void bind_lab(py::class_<Model>& model) {
       .def("tune", &tune)
       .def("bisect", &bisect)
       .def("bisect_within", &bisect_within)
-      .def("bisect_by_command", &bisect_by_command);
+      .def("bisect_by_command", &bisect_by_command)
+      .def("report", &page);
 }
 
 }  // namespace refx::python

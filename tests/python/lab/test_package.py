@@ -165,3 +165,14 @@ def test_a_search_goes_on_where_it_was(model, tmp_path):
     result = model.bisect(check, journal=journal)
     assert result.data["remembered"] == 2
     assert not journal.exists()
+
+
+def test_the_report_is_a_page_of_its_own(model, tmp_path):
+    model.apply("merge-linears")
+    path = tmp_path / "report.html"
+    page = model.report(path, title="Mine", seconds=0.1)
+    assert path.read_text(encoding="utf-8") == page
+    assert page.lstrip().lower().startswith("<!doctype html>") and "Mine" in page
+    inline = page._repr_html_()
+    assert inline.startswith('<iframe srcdoc="') and "<script" not in inline
+    assert len(model.report(verify=False, bench=False)) < len(page)
