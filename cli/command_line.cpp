@@ -118,7 +118,8 @@ class CommandLine {
         ->option_text("N")
         ->check(positive);
     threads(sub, to.threads, "Threads to run on; 0: as many as there are cores");
-    sub->add_option("--device", to.device, "cpu, cuda or cuda:N")->option_text("DEVICE");
+    sub->add_option("--device", to.device, "cpu, cuda or cuda:N; without it, where the model is")
+        ->option_text("DEVICE");
     sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
         ->option_text("X")
         ->check(positive);

@@ -15,7 +15,7 @@ struct TuneOptions {
   Inputs inputs = {};
   std::int64_t batch = 0;
   int threads = 0;
-  std::string device = "cpu";
+  std::string device = {};
   double seconds = 3;  // of each comparison of whole models; parts get a fifth
   std::uint64_t seed = 0;
   std::string record = {};               // a file to which every trial is added; empty: none

@@ -146,7 +146,7 @@ class Model:
         return Verification(*self._core.verify(other, per_step, tolerance, seed))
 
     def bench(self, against: Optional[Model] = None, *, inputs: Any = None, batch: int = 0,
-              threads: int = 0, device: str = "cpu", cuda_graph: bool = False, per_step: bool = False,
+              threads: int = 0, device: str = "", cuda_graph: bool = False, per_step: bool = False,
               rounds: int = 10, seconds: float = 3, seed: int = 0,
               progress: Optional[Progress] = None) -> Benchmark:
         """Measures the model against its original, or another one, in turns.
@@ -159,7 +159,7 @@ class Model:
                                              rounds, seconds, seed, callback(progress)))
 
     def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0, threads: int = 0,
-             device: str = "cpu", seconds: float = 3, seed: int = 0,
+             device: str = "", seconds: float = 3, seed: int = 0,
              record: Union[str, os.PathLike[str]] = "",
              known: Iterable[Union[str, os.PathLike[str]]] = (),
              progress: Optional[Progress] = None) -> Tuning:

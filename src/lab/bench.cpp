@@ -35,7 +35,7 @@ class Bench {
   Bench(const Model& model, const BenchOptions& options)
       : model_(model),
         options_(options),
-        device_(to_device(options.device)),
+        device_(to_device(options.device, model)),
         clock_(make_clock(device_)),
         environment_(options.threads) {}
 
@@ -69,7 +69,7 @@ class Bench {
   }
 
   Fresh fresh(const Model& model) const {
-    return runs_of(device_.is_cpu() ? model : on_device(model, device_), inputs_,
+    return runs_of(on_device(model, device_), inputs_,
                    options_.cuda_graph ? std::optional(device_) : std::nullopt);
   }
 

@@ -56,7 +56,7 @@ class Tuner {
   Tuner(const Model& model, const TuneOptions& options)
       : input_(model),
         options_(options),
-        device_(to_device(options.device)),
+        device_(to_device(options.device, model)),
         clock_(make_clock(device_)),
         environment_(options.threads),
         ranks_(options.shards == 0 ? Ranks::from_environment() : nullptr) {
@@ -68,7 +68,7 @@ class Tuner {
   Tuning run(Model& result) {
     describe();
     Model start = without_own_steps();
-    const Model form = device_.is_cpu() ? start : on_device(start, device_);
+    const Model form = on_device(start, device_);
     const std::vector<Place> places = places_of(form, all_);
     make_classes(places, form);
     total_ = classes_.size() + 1;
@@ -416,7 +416,7 @@ class Tuner {
   }
 
   Fresh whole(const Model& model) const {
-    return runs_of(device_.is_cpu() ? model : on_device(model, device_), inputs_);
+    return runs_of(on_device(model, device_), inputs_);
   }
 
   Contest prove(const std::string& what, const Fresh& before, const Fresh& after) {

@@ -59,3 +59,52 @@ def test_tune(model):
     assert result.data["device"] == "cuda:0"
     torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
     assert all(t.device.type == "cpu" for t in model.state_dict().values())
+
+
+# ---- programs that were exported on a GPU --------------------------------------------------------
+
+
+@pytest.fixture()
+def exported(tmp_path):
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(Block(64), Block(64)).eval().cuda()
+    layers[1].query.weight = layers[0].query.weight  # tied
+    program = torch.export.export(layers, (torch.randn(4, 8, 64, device="cuda"),))
+    path = tmp_path / "gpu.pt2"
+    torch.export.save(program, path)
+    return path
+
+
+def test_tensors_of_files_stay_on_their_device(exported, tmp_path):
+    x = torch.randn(4, 8, 64, device="cuda")
+    model = refx.load(exported)
+    expected = torch.export.load(exported).module()(x)
+    assert all(t.is_cuda for t in model.state_dict().values())
+    torch.testing.assert_close(model(x), expected)
+
+    model.apply("merge-linears", "change-true-div-to-mul-by-inverse", "fuse-bias-in-linear")
+    assert model.log() and all(t.is_cuda for t in model.state_dict().values())
+    assert model.verify()
+    assert model.bench(seconds=0.1).data["device"] == "cuda:0"
+    fast = tmp_path / "fast.pt2"
+    model.save(fast)
+    torch.testing.assert_close(torch.export.load(fast).module()(x), expected, rtol=1e-4, atol=1e-5)
+
+    again = refx.load(fast)
+    torch.testing.assert_close(again(x), expected, rtol=1e-4, atol=1e-5)
+    for step in reversed(again.log()):
+        again.reverse(step)
+    back = tmp_path / "back.pt2"
+    again.save(back)
+    assert back.read_bytes() == exported.read_bytes()
+
+
+def test_what_was_trained_on_a_gpu_is_saved(exported, tmp_path):
+    model = refx.load(exported)
+    model.apply("merge-linears")
+    for tensor in model.state_dict().values():
+        tensor.data.add_(1)
+    fast = tmp_path / "fast.pt2"
+    model.save(fast)
+    loaded = refx.load(fast)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), loaded.state_dict().values()))
