@@ -49,7 +49,7 @@ if(BUILD_TESTING AND TARGET refx_tests AND TARGET refx_cli AND REFX_PYTHON AND r
            COMMAND ${REFX_NODE} ${PROJECT_SOURCE_DIR}/tests/report/browser.mjs ${PROJECT_SOURCE_DIR}/web
                    ${pages} $<TARGET_FILE:refx_cli> ${models})
   set_tests_properties(
-    report_browser PROPERTIES ENVIRONMENT OMP_NUM_THREADS=1 PROCESSORS 2 TIMEOUT 600
+    report_browser PROPERTIES ENVIRONMENT OMP_NUM_THREADS=1 PROCESSORS 2 TIMEOUT 1200
     FIXTURES_REQUIRED "pages;cli_models" SKIP_REGULAR_EXPRESSION "SKIP: no")
 endif()
 

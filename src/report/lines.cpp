@@ -20,6 +20,13 @@ void shorten(std::string& text, std::size_t longest) {
   text += "...";
 }
 
+// What a value is, without how it lies in memory.
+std::string brief(TensorType type) {
+  type.strides.clear();
+  type.requires_grad = false;
+  return print(type);
+}
+
 class Line {
  public:
   explicit Line(const NodeNames& names) : names_(names) {}
@@ -31,7 +38,7 @@ class Line {
     } else {
       text_ = "%";
       append_name(text_, node.name);
-      if (node.type) text_ += " : " + print(*node.type);
+      if (node.type) text_ += " : " + brief(*node.type);
       text_ += " = ";
       called(node);
     }

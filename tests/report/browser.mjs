@@ -29,6 +29,8 @@ const browser = await chromium.launchPersistentContext(join(scratch, 'profile'),
   executablePath: BROWSER, headless: true, args: FLAGS, colorScheme: 'light', viewport: {width: 1280, height: 800},
 });
 
+browser.setDefaultTimeout(120_000);
+
 // A page that may complain about nothing and ask for nothing but its own file and its own worker.
 const open = async (file) => {
   const page = await browser.newPage();
@@ -63,24 +65,15 @@ const find = async (page, name) => {
   await page.waitForSelector('.item.chosen');
 };
 
-// The longest time in which the page could not have answered to anything, in milliseconds.
-const longestPause = async (page, act) => {
-  await page.evaluate(() => {
-    let last = performance.now();
-    window.pause = 0;
-    const tick = () => {
-      const now = performance.now();
-      window.pause = Math.max(window.pause, now - last);
-      last = now;
-      window.ticking = setTimeout(tick, 0);
-    };
-    tick();
-  });
+// The milliseconds of processor time that the page's own thread needs for something: while it works
+// it answers to nothing else. Not wall time, which on a busy machine says little about the page.
+const workOf = async (page, act) => {
+  const client = await page.context().newCDPSession(page);
+  await client.send('Performance.enable', {timeDomain: 'threadTicks'});
+  const busy = async () => (await client.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value;
+  const before = await busy();
   await act();
-  return page.evaluate(() => {
-    clearTimeout(window.ticking);
-    return window.pause;
-  });
+  return (await busy() - before) * 1000;
 };
 
 const tests = {
@@ -198,16 +191,16 @@ const tests = {
     assert.equal(await page.locator('tr.step').count(), 200);
     await showGraph(page);
     assert.ok(await page.locator('.item').count() < 60);
-    const opening = await longestPause(page, async () => {
+    const opening = await workOf(page, async () => {
       await page.locator('.item.group', {hasText: 'encoder.layer'}).click();
       await page.waitForSelector('.frame');
       await page.locator('.item.group').nth(1).click();
       await page.waitForFunction(() => document.querySelectorAll('.frame').length === 2);
     });
-    const searching = await longestPause(page, () => find(page, 'softmax_777'));
+    const searching = await workOf(page, () => find(page, 'softmax_777'));
     assert.ok(await page.locator('.item').count() < 300);
-    console.log(`  longest pauses: opening ${opening.toFixed()} ms, searching ${searching.toFixed()} ms`);
-    assert.ok(opening < 1000 && searching < 1500);
+    console.log(`  work: opening twice ${opening.toFixed()} ms, searching ${searching.toFixed()} ms`);
+    assert.ok(opening < 1500 && searching < 1500);
     await done();
   },
 
@@ -215,10 +208,10 @@ const tests = {
     const {page, done} = await open(join(pages, 'flat.html'));
     await showGraph(page);
     assert.ok(await page.locator('.item').count() < 60);
-    const pause = await longestPause(page, () => find(page, 'relu_12345'));
+    const searching = await workOf(page, () => find(page, 'relu_12345'));
     assert.ok(await page.locator('.item').count() < 200);
-    console.log(`  longest pause: ${pause.toFixed()} ms`);
-    assert.ok(pause < 1500);
+    console.log(`  work: searching ${searching.toFixed()} ms`);
+    assert.ok(searching < 1500);
     await done();
   },
 

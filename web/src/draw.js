@@ -96,7 +96,7 @@ export const draw = (seen, layout, nodes, press) => {
   ];
 };
 
-export const arrows = () => svg('defs', {}, Object.values(FORMS).map((form) => svg('marker', {
+export const arrows = () => svg('defs', {}, [...Object.values(FORMS), 'near'].map((form) => svg('marker', {
   id: `arrow-${form}`, class: `arrow ${form}`, viewBox: '0 0 8 8', refX: 7, refY: 4,
   markerWidth: 8, markerHeight: 8, markerUnits: 'userSpaceOnUse', orient: 'auto',
 }, svg('path', {d: 'M0,0.5L8,4L0,7.5Z'}))));

@@ -13,7 +13,7 @@ const settings = (parameters) =>
 
 const details = (step, showInGraph) => h('div', {class: 'step-details'},
     h('div', {class: 'step-head'},
-      h('span', {class: 'quiet'}, [step.signature, settings(step.parameters)].filter(Boolean).join('  ')),
+      h('span', {class: 'quiet'}, [step.signature !== step.transformation && step.signature, settings(step.parameters)].filter(Boolean).join('  ')),
       h('button', {type: 'button', onclick: () => showInGraph(step), disabled: step.nodes.length === 0},
         'Show in graph')),
     changesView(step.lines));
