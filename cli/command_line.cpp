@@ -44,6 +44,11 @@ Takes takes(const CLI::Option& option) {
                                    : Takes::text;
 }
 
+std::string positive(const std::string& text) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number) && number > 0 ? "" : "needs a number above 0";
+}
+
 class CommandLine {
  public:
   CommandLine() {
@@ -60,6 +65,7 @@ class CommandLine {
     define_writing();
     define_running();
     define_lab();
+    define_report();
     define_others();
   }
 
@@ -71,6 +77,7 @@ class CommandLine {
   void define_writing();
   void define_running();
   void define_lab();
+  void define_report();
   void define_others();
 
   // A command with its examples. Each has --quiet, so that a script need not know which need it.
@@ -109,12 +116,12 @@ class CommandLine {
     inputs(sub, to.inputs, to.seed);
     sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
         ->option_text("N")
-        ->check(CLI::PositiveNumber);
+        ->check(positive);
     threads(sub, to.threads, "Threads to run on; 0: as many as there are cores");
     sub->add_option("--device", to.device, "cpu, cuda or cuda:N")->option_text("DEVICE");
     sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
         ->option_text("X")
-        ->check(CLI::PositiveNumber);
+        ->check(positive);
   }
   static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
                                const char* what) {
@@ -134,6 +141,7 @@ class CommandLine {
   BenchOptions bench_options;
   TuneOptions tune_options;
   BisectOptions bisect_options;
+  ReportOptions report_options;
   std::string shell;
 };
 
@@ -307,6 +315,23 @@ void CommandLine::define_lab() {
   threads(sub, bisect_options.threads, "Threads to run on (1)");
   sub->add_flag("--fresh", bisect_options.fresh, "Forget what a search that was cut short had found");
   json(sub, bisect_options.json);
+}
+
+void CommandLine::define_report() {
+  auto* sub = add("report", "Write a page that shows a model, its steps and what they do",
+                  "  refx report fast.pt2 -o report.html             verifies and times it, too\n"
+                  "  refx report fast.pt2 -o report.html --no-bench  only what takes little time",
+                  [this] { return report(report_options); });
+  model(sub, "MODEL", report_options.model, "A .pt2 file")->required();
+  sub->add_option("-o,--output", report_options.output, "The page to write, one HTML file")
+      ->option_text("OUT");
+  sub->add_option("--title", report_options.title, "The page's title; else the name of MODEL")
+      ->option_text("TEXT");
+  inputs(sub, report_options.inputs, report_options.seed);
+  threads(sub, report_options.threads, "Threads to run on (1); 0: as many as there are cores");
+  sub->add_flag("--no-verify", report_options.no_verify, "Do not compare it with its original");
+  sub->add_flag("--no-bench", report_options.no_bench, "Do not time it");
+  sub->add_flag("--per-step", report_options.per_step, "Measure every step by itself, too");
 }
 
 void CommandLine::define_others() {

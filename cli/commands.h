@@ -107,6 +107,14 @@ struct BisectOptions {
 };
 int bisect(const BisectOptions& options);
 
+struct ReportOptions {
+  std::string model, output, inputs, title;
+  bool no_verify = false, no_bench = false, per_step = false;
+  int threads = 1;
+  unsigned seed = 0;
+};
+int report(const ReportOptions& options);
+
 int demo();
 
 }  // namespace refx::cli

@@ -39,10 +39,24 @@ elseif(BUILD_TESTING AND test_sources)
   message(WARNING "GoogleTest, RapidCheck or libzip not found: no unit tests")
 endif()
 
+# The page of `refx report` in a browser.
+if(BUILD_TESTING AND TARGET refx_tests AND TARGET refx_cli AND REFX_PYTHON AND refx_page MATCHES /web/)
+  set(pages ${PROJECT_BINARY_DIR}/test_pages)
+  add_test(NAME report_pages COMMAND refx_tests --gtest_brief=1 --gtest_filter=ReportPages.*
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(report_pages PROPERTIES ENVIRONMENT REFX_PAGES=${pages} FIXTURES_SETUP pages)
+  add_test(NAME report_browser
+           COMMAND ${REFX_NODE} ${PROJECT_SOURCE_DIR}/tests/report/browser.mjs ${PROJECT_SOURCE_DIR}/web
+                   ${pages} $<TARGET_FILE:refx_cli> ${models})
+  set_tests_properties(
+    report_browser PROPERTIES ENVIRONMENT OMP_NUM_THREADS=1 PROCESSORS 2 TIMEOUT 600
+    FIXTURES_REQUIRED "pages;cli_models" SKIP_REGULAR_EXPRESSION "SKIP: no")
+endif()
+
 # The program against torch: files that Python exports, judges and damages.
 set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
-  add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx
+  add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx --ignore tests/python/lab
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(
     python PROPERTIES PROCESSORS 2 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT

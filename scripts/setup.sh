@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Installs what the build needs: Debian packages and a .venv with torch. Running it again is
-# cheap and does nothing. PYTHON chooses the interpreter that makes the .venv.
+# Installs what the build needs: Debian packages (Node.js among them, if there is none) and a
+# .venv with torch. Running it again is cheap and does nothing. PYTHON chooses the interpreter that
+# makes the .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache mold libgtest-dev libbenchmark-dev librapidcheck-dev
-          libcli11-dev libzip-dev libsimdjson-dev libxxhash-dev libdeflate-dev strace)
+          libcli11-dev libzip-dev libsimdjson-dev libxxhash-dev libdeflate-dev strace
+          chromium)
 python=${PYTHON:-python3}
 stamp=.venv/.refx-requirements # a copy of the requirements that were installed
 
 fail() { echo "setup: $*" >&2; exit 1; }
 
 # ---- Debian packages
+
+# Only where there is none yet: another Node.js than Debian's is as good.
+command -v node >/dev/null || packages+=(nodejs)
+command -v npm >/dev/null || packages+=(npm)
 
 venv_done() { cmp -s requirements-dev.txt "$stamp"; }
 if ! venv_done && ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then

@@ -12,10 +12,12 @@ struct ReportOptions {
   std::string title = {};                       // empty: the name of the model's file
   const Verification* verification = nullptr;  // null: the page says that it was not run
   const Benchmark* benchmark = nullptr;
+  // Why there is no verification or benchmark, for the page to say.
+  std::string not_verified = {}, not_benchmarked = {};
 };
 
 // One page of HTML that needs nothing else: summary, history, results, and the graph before and
-// after.
+// after. Throws Error if refx was built without the page (CMake says so when Node.js is missing).
 std::string report(const Model& model, const ReportOptions& options = {});
 
 }  // namespace refx

@@ -20,7 +20,7 @@ struct TuneOptions {
   std::uint64_t seed = 0;
   std::string record = {};               // a file to which every trial is added; empty: none
   std::vector<std::string> known = {};  // files of trials that need not be made again
-  int shard = 0, shards = 1;  // of more than one: measure only this part, and decide nothing
+  int shard = 0, shards = 0;  // of any: measure only this part, and decide nothing
   OnProgress progress = {};
 };
 

@@ -158,13 +158,24 @@ class Search {
       if (seen_.insert(kept).second) ++result_.remembered;
       return *known;
     }
-    if (options_.progress)
-      options_.progress({result_.checks, 0,
-                         fmt::format("check {}: {} of {} steps", result_.checks + 1, kept.size(),
-                                     model_.history().size())});
+    const auto tell = [&] {
+      if (options_.progress)
+        options_.progress({result_.checks, 0,
+                           fmt::format("check {}: {} of {} steps", result_.checks + 1, kept.size(),
+                                       model_.history().size())});
+    };
+    tell();
+    // A check that was disturbed by Ctrl-C says nothing: whoever is told of progress ends the search.
+    Verdict verdict;
+    try {
+      verdict = check_(form_with(model_, kept));
+    } catch (...) {
+      tell();
+      throw;
+    }
+    tell();
     seen_.insert(kept);
     ++result_.checks;
-    const Verdict verdict = check_(form_with(model_, kept));
     verdicts_.add(kept, verdict);
     return verdict;
   }

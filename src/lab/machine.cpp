@@ -1,6 +1,7 @@
 #include "lab/machine.h"
 
 #include <ATen/Context.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <torch/version.h>
@@ -52,6 +53,8 @@ c10::Device to_device(const std::string& name) {
     const c10::Device device(name);
     if (device.is_cpu()) return c10::kCPU;
     if (!device.is_cuda()) throw Error(fmt::format("device '{}' is not supported: cpu or cuda", name));
+    // Torch asks only once whether there is CUDA, and nothing links to its half of torch.
+    dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
     if (!at::globalContext().hasCUDA())
       throw Error(fmt::format("there is no device '{}' here, or this torch is built without it", name));
     return device.has_index() ? device : c10::Device(c10::kCUDA, 0);

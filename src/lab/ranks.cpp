@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -28,23 +30,33 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-int number(const char* name) {
-  try {
-    return std::stoi(variable(name));
-  } catch (const std::exception&) {
-    throw Error(fmt::format("{}='{}' is not a number; torchrun sets it", name, variable(name)));
-  }
+int number(const char* name, int low, int high) {
+  const std::string text = variable(name);
+  int value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    throw Error(fmt::format("{}='{}' is not a number from {} to {}; torchrun sets it", name, text,
+                            low, high));
+  return value;
+}
+
+// Without the stack trace that torch adds.
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace
 
 class Ranks::Store {
  public:
-  Store(int rank, int count) : rank(rank), count(count) {
+  Store(int rank, int count)
+      : rank(rank),
+        count(count),
+        holds(rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True") {
     c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(number("MASTER_PORT"));
-    // torchrun's agent may hold the store; else the first process does.
-    options.isServer = rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
+    options.port = static_cast<std::uint16_t>(number("MASTER_PORT", 1, 65535));
+    options.isServer = holds;
     options.waitWorkers = false;
     options.timeout = kPatience;
     const std::string host = variable("MASTER_ADDR");
@@ -52,7 +64,7 @@ class Ranks::Store {
       store_ = c10::make_intrusive<c10d::TCPStore>(host, options);
     } catch (const std::exception& error) {
       throw Error(fmt::format("the store of torchrun at {}:{} cannot be reached: {}", host,
-                              options.port, error.what()));
+                              options.port, first_line(error)));
     }
     prefix_ = "refx/" + variable("TORCHELASTIC_RUN_ID") + "/" + variable("TORCHELASTIC_RESTART_COUNT") + "/";
     beats_ = std::thread([this] { beat(); });
@@ -73,7 +85,7 @@ class Ranks::Store {
       return f(*store_);
     } catch (const std::exception& error) {
       throw Error(fmt::format("the store of torchrun is gone: {}; start again with --resume",
-                              error.what()));
+                              first_line(error)));
     }
   }
 
@@ -101,6 +113,7 @@ class Ranks::Store {
   }
 
   const int rank, count;
+  const bool holds;  // the store; otherwise the first process does, or torchrun's agent
 
  private:
   void beat() {
@@ -125,14 +138,24 @@ class Ranks::Store {
 };
 
 std::unique_ptr<Ranks> Ranks::from_environment() {
-  if (variable("RANK").empty() || variable("WORLD_SIZE").empty() || number("WORLD_SIZE") < 2)
-    return nullptr;
+  constexpr int kMost = 1 << 20;
+  if (variable("RANK").empty() || variable("WORLD_SIZE").empty()) return nullptr;
+  const int count = number("WORLD_SIZE", 1, kMost);
+  if (count == 1) return nullptr;
   return std::unique_ptr<Ranks>(
-      new Ranks(std::make_unique<Store>(number("RANK"), number("WORLD_SIZE"))));
+      new Ranks(std::make_unique<Store>(number("RANK", 0, count - 1), count)));
 }
 
 Ranks::Ranks(std::unique_ptr<Store> store) : store_(std::move(store)) {}
-Ranks::~Ranks() = default;
+Ranks::~Ranks() {
+  try {
+    store_->set("left/" + std::to_string(rank()), "yes");
+    for (int other = 0; store_->holds && !std::uncaught_exceptions() && other < count(); ++other)
+      while (!store_->get("left/" + std::to_string(other)) && store_->alive(std::to_string(other)))
+        wait();
+  } catch (const std::exception&) {
+  }
+}
 int Ranks::rank() const { return store_->rank; }
 int Ranks::count() const { return store_->count; }
 

@@ -12,6 +12,7 @@ class Ranks {
  public:
   // None if this process is alone. Throws Error if the store cannot be reached.
   static std::unique_ptr<Ranks> from_environment();
+  // The process that holds the store waits until the others have left, or are dead.
   ~Ranks();
 
   int rank() const;

@@ -24,7 +24,6 @@ Trial read_trial(const simdjson::dom::element& line) {
   const std::string_view speed = line["speed"];
   for (Speed s : {Speed::faster, Speed::slower, Speed::no_difference, Speed::unstable})
     if (to_string(s) == speed) trial.speed = s;
-  trial.remembered = true;
   return trial;
 }
 
@@ -33,27 +32,27 @@ Trial read_trial(const simdjson::dom::element& line) {
 Trials::Trials(std::string where, std::string record)
     : where_(std::move(where)), record_(std::move(record)) {}
 
-void Trials::read(const std::string& path) {
+std::size_t Trials::read(const std::string& path) {
   if (!std::filesystem::exists(path))
     throw Error(fmt::format("{}: there is no such file of trials", path));
-  read_json_lines(path, [&](const simdjson::dom::element& line) {
-    take(std::string(std::string_view(line["class"])), std::string(std::string_view(line["where"])),
-         read_trial(line));
-  });
+  std::size_t count = 0;
+  read_json_lines(path, [&](const simdjson::dom::element& line) { count += take(line, true); });
+  return count;
 }
 
-bool Trials::read_line(const std::string& text) try {
+void Trials::read_line(const std::string& text) {
   simdjson::dom::parser parser;
-  const simdjson::dom::element line = parser.parse(text);
-  take(std::string(std::string_view(line["class"])), std::string(std::string_view(line["where"])),
-       read_trial(line));
-  return true;
-} catch (const simdjson::simdjson_error&) {
-  return false;
+  simdjson::dom::element line;
+  if (!parser.parse(text).get(line)) take(line, false);
 }
 
-void Trials::take(const std::string& key, const std::string& where, Trial trial) {
-  if (where == where_) all_[{key, trial.moves}] = std::move(trial);
+bool Trials::take(const simdjson::dom::element& line, bool remembered) {
+  if (std::string_view(line["where"]) != where_) return false;
+  Trial trial = read_trial(line);
+  trial.remembered = remembered;
+  const std::string_view key = line["class"];
+  all_[{std::string(key), trial.moves}] = std::move(trial);
+  return true;
 }
 
 const Trial* Trials::find(const std::string& key, const std::vector<std::string>& moves) const {

@@ -6,6 +6,10 @@
 
 #include "refx/tune.h"
 
+namespace simdjson::dom {
+class element;
+}
+
 namespace refx {
 
 // What was measured, by the class of places, the moves, and where it was measured.
@@ -14,15 +18,16 @@ class Trials {
   // `where` tells machines, versions and settings apart whose numbers do not compare.
   Trials(std::string where, std::string record);
 
-  void read(const std::string& path);
-  // A line as add() made it; false if it is not one.
-  bool read_line(const std::string& line);
+  // Returns how many of them count here.
+  std::size_t read(const std::string& path);
+  // A line as another process's add() made it.
+  void read_line(const std::string& line);
   const Trial* find(const std::string& key, const std::vector<std::string>& moves) const;
   // Returns its line.
   std::string add(const std::string& key, const Trial& trial);
 
  private:
-  void take(const std::string& key, const std::string& where, Trial trial);
+  bool take(const simdjson::dom::element& line, bool remembered);
 
   std::string where_, record_;
   std::map<std::pair<std::string, std::vector<std::string>>, Trial> all_;

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "lab/clock.h"
+#include "lab/compare.h"
 #include "lab/contest.h"
 #include "lab/machine.h"
 #include "lab/on_device.h"
@@ -20,6 +22,7 @@
 #include "refx/error.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
+#include "text/fingerprint.h"
 #include "transforms/apply.h"
 
 namespace refx {
@@ -56,7 +59,7 @@ class Tuner {
         device_(to_device(options.device)),
         clock_(make_clock(device_)),
         environment_(options.threads),
-        ranks_(Ranks::from_environment()) {
+        ranks_(options.shards == 0 ? Ranks::from_environment() : nullptr) {
     for (const TransformationPtr& t : options.transformations.empty() ? registry()
                                                                       : options.transformations)
       if (!options.transformations.empty() || t->preserves_computation()) all_.push_back(t);
@@ -90,7 +93,10 @@ class Tuner {
     trials_.emplace(
         fmt::format("{}; {}, {} threads", tuning_.machine, tuning_.device, tuning_.threads),
         options_.record);
-    for (const std::string& path : options_.known) trials_->read(path);
+    for (const std::string& path : options_.known)
+      if (trials_->read(path) == 0)
+        tuning_.notes.push_back(
+            fmt::format("{} has no trials that were made here and with these settings", path));
   }
 
   // Steps of these transformations must earn their place like new ones.
@@ -111,14 +117,41 @@ class Tuner {
   }
 
   void make_classes(const std::vector<Place>& places, const Model& form) {
+    const auto types = types_where_unknown(places, form);
     std::map<std::string, std::size_t> positions;
     for (const Place& place : places) {
-      const auto [it, is_new] = positions.emplace(place.key, classes_.size());
-      if (is_new) classes_.emplace_back().result.key = place.key;
+      std::string key = place.key;
+      for (NodeId id : place.inputs)
+        if (const auto it = types.find(id); it != types.end()) key += it->second;
+      const auto [it, is_new] = positions.emplace(key, classes_.size());
+      if (is_new) classes_.emplace_back();
       classes_[it->second].places.push_back(&place);
       classes_[it->second].result.places.push_back(place.site);
     }
-    // One run of the model gives the values for all.
+    take_values(form);
+  }
+
+  // Of values whose types the graph does not tell.
+  std::map<NodeId, std::string> types_where_unknown(const std::vector<Place>& places,
+                                                    const Model& form) const {
+    std::map<NodeId, std::string> types;
+    for (const Place& place : places)
+      for (NodeId id : place.inputs)
+        if (!form.graph()[id].type) types[id];
+    std::vector<NodeId> nodes;
+    for (const auto& [id, type] : types) nodes.push_back(id);
+    const std::vector<c10::IValue> values = values_of(form, nodes, inputs_);
+    for (std::size_t i = 0; i < nodes.size(); ++i) types[nodes[i]] = exact_type(values[i]);
+    return types;
+  }
+
+  static std::string exact_type(const c10::IValue& value) {
+    if (!value.isTensor()) return type_of_value(value) + ";";
+    return fmt::format("{} {};", type_of_value(value), value.toTensor().strides());
+  }
+
+  // One run of the model gives the values for all.
+  void take_values(const Model& form) {
     std::vector<NodeId> nodes;
     for (const Class& c : classes_)
       nodes.insert(nodes.end(), c.places[0]->inputs.begin(), c.places[0]->inputs.end());
@@ -128,6 +161,10 @@ class Tuner {
       const auto end = next + static_cast<std::ptrdiff_t>(c.places[0]->inputs.size());
       c.values.assign(next, end);
       next = end;
+      // Symbolic sizes are others in other runs.
+      std::string key = c.places[0]->key;
+      for (const c10::IValue& value : c.values) key += exact_type(value);
+      c.result.key = fingerprint(key);
     }
   }
 
@@ -136,12 +173,12 @@ class Tuner {
   // False in a process that is not the one to decide.
   bool measure_classes() {
     if (ranks_) return measure_with_others();
-    const auto shards = static_cast<std::size_t>(options_.shards);
+    const auto shards = static_cast<std::size_t>(std::max(1, options_.shards));
     for (std::size_t i = 0; i < classes_.size(); ++i) {
       if (i % shards == static_cast<std::size_t>(options_.shard)) measure(classes_[i]);
       ++done_;
     }
-    return shards == 1;
+    return options_.shards == 0;
   }
 
   // Each takes what no other one, that lives, has taken; so does the decision.
@@ -261,7 +298,7 @@ class Tuner {
     for (Class& c : classes_) choose(c);
     const Fresh as_given = whole(input_);
     Model best = with_chosen(start);
-    if (print(best) == print(input_)) return;
+    if (steps_of(best) == steps_of(input_)) return;
     tuning_.proof = prove("the whole model", as_given, whole(best));
     if (tuning_.proof.speed == Speed::faster) {
       drop_what_hurts(start, best);
@@ -270,7 +307,7 @@ class Tuner {
       best = with_chosen(start);
       tuning_.proof = any_chosen() ? prove("the whole model again", as_given, whole(best)) : tuning_.proof;
     }
-    if (tuning_.proof.speed == Speed::faster && (any_chosen() || print(best) != print(input_))) {
+    if (tuning_.proof.speed == Speed::faster && steps_of(best) != steps_of(input_)) {
       tuning_.changed = true;
       result = std::move(best);
       return;
@@ -279,6 +316,12 @@ class Tuner {
       if (c.chosen())
         c.result.why = fmt::format("left: the whole model gains nothing by it: {}", ratio_of(tuning_.proof));
     for (Class& c : classes_) c.result.chosen = -1;
+  }
+
+  static std::multiset<std::string> steps_of(const Model& model) {
+    std::multiset<std::string> all;
+    for (const Step& step : model.history()) all.insert(step.signature + " " + step.site);
+    return all;
   }
 
   // The way that is surely the fastest; a shorter one if there are equals.
@@ -412,7 +455,8 @@ class Tuner {
 }  // namespace
 
 Tuning tune(Model& model, const TuneOptions& options) {
-  if (options.shards < 1 || options.shard < 0 || options.shard >= options.shards)
+  const bool whole = options.shard == 0 && options.shards == 0;
+  if (!whole && (options.shard < 0 || options.shard >= options.shards))
     throw Error(fmt::format("there is no part {} of {}: parts are counted from 0", options.shard,
                             options.shards));
   Model result = model;

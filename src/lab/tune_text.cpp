@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "lab/contest_json.h"
 #include "refx/tune.h"
 #include "text/columns.h"
@@ -36,6 +38,9 @@ std::string to_text(const Tuning& t) {
   else if (t.changed)
     text += fmt::format("{}: {:.3f}x ({:.3f} .. {:.3f}), 99% confidence\n", to_string(t.proof.speed),
                         t.proof.ratio, t.proof.low, t.proof.high);
+  else if (std::any_of(t.classes.begin(), t.classes.end(),
+                       [](const PlaceClass& c) { return c.chosen >= 0; }))
+    text += "the model has its best form already\n";
   else
     text += "nothing pays: the model stays as it was\n";
   text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", t.inputs, t.device,

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FILES = ("small.pt2", "other.pt2", "plain.pt2", "foreign.pt2")
+FILES = ("small.pt2", "other.pt2", "plain.pt2", "branch.pt2", "foreign.pt2")
 
 
 def up_to_date(folder):
@@ -45,6 +45,16 @@ def models():
             h = self.norm(self.hidden(self.attention(x).mean(1)))
             return self.left(h) + self.right(h.relu())
 
+    class Branch(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left = nn.Linear(4, 4)
+            self.right = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = torch.cond(x.sum() > 0, lambda t: t.sin(), lambda t: t.cos(), (x,))
+            return self.left(y) + self.right(y)
+
     def export(module, *inputs, **options):
         return torch.export.export(module.eval(), inputs, **options)
 
@@ -57,6 +67,7 @@ def models():
         small.hidden.bias[3] += 0.5
     yield "other.pt2", export(small, x, dynamic_shapes={"x": {0: batch}})
     yield "plain.pt2", export(nn.ReLU(), torch.randn(2))
+    yield "branch.pt2", export(Branch(), torch.randn(2, 4))
 
 
 def change_graph(path, to):

@@ -40,6 +40,7 @@ class Program : public ::testing::Test {
 //   small.pt2   attention, a linear with batch norm, two linears with a tied weight
 //   other.pt2   the same with one bias changed
 //   plain.pt2   a ReLU
+//   branch.pt2  torch.cond, which the executor does not run, and two linears
 class ProgramOnFiles : public Program {
  protected:
   void SetUp() override;

@@ -283,7 +283,7 @@ TEST_F(BisectJournal, ReportsProgressAndStopsWhenTold) {
   };
   EXPECT_EQ(error_of([&] { bisect(model_, judge_, {.progress = stop}); }), "stop");
   EXPECT_EQ(seen[0], "check 1: 60 of 60 steps");
-  EXPECT_EQ(seen[1], "check 2: 0 of 60 steps");
+  EXPECT_EQ(seen[2], "check 2: 0 of 60 steps");
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// The names of all nodes that a model has or had. A line of an erased node may refer to another
+// erased one, which no graph can look up any more.
+class NodeNames {
+ public:
+  NodeNames(const Model& original, const Model& current);
+  const std::string& operator[](NodeId id) const;
+
+ private:
+  void add(const Graph& graph);
+  void add(NodeId id, const Node& node);
+  std::vector<const std::string*> names_;
+};
+
+// What people read about one thing, shorter than print() has it:
+//   %linear : f32[2, 4] = aten.linear.default(%x, %p_q_weight)
+//   parameter q.weight : f32[4, 4]
+std::string line_of(const Node& node, const NodeNames& names);
+std::string line_of(const StateEntry& entry);
+std::string line_of(const Module& module);
+
+}  // namespace refx

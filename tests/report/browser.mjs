@@ -1,0 +1,248 @@
+// Opens pages in Chromium as a user does, from the disk.
+//
+// usage: node browser.mjs WEB PAGES PROGRAM MODELS
+//   WEB      the folder with node_modules
+//   PAGES    the folder into which refx_tests wrote pages
+//   PROGRAM  refx
+//   MODELS   the folder with small.pt2 and branch.pt2
+
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import {existsSync, mkdtempSync, rmSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {tmpdir} from 'node:os';
+import {join, resolve} from 'node:path';
+import {pathToFileURL} from 'node:url';
+
+const [web, pages, program, models] = process.argv.slice(2).map((path) => resolve(path));
+const {chromium} = createRequire(join(web, 'package.json'))('playwright-core');
+const scratch = mkdtempSync(join(tmpdir(), 'refx-browser-'));
+const BROWSER = '/usr/bin/chromium';
+const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+               '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+if (!existsSync(BROWSER)) {
+  console.log(`SKIP: no ${BROWSER}`);
+  process.exit(0);
+}
+
+const browser = await chromium.launchPersistentContext(join(scratch, 'profile'), {
+  executablePath: BROWSER, headless: true, args: FLAGS, colorScheme: 'light', viewport: {width: 1280, height: 800},
+});
+
+// A page that may complain about nothing and ask for nothing but its own file and its own worker.
+const open = async (file) => {
+  const page = await browser.newPage();
+  const url = pathToFileURL(file).href;
+  const trouble = [];
+  page.on('console', (message) => trouble.push(`console ${message.type()}: ${message.text()}`));
+  page.on('pageerror', (error) => trouble.push(`error: ${error.message}`));
+  page.on('dialog', (dialog) => trouble.push(`dialog: ${dialog.message()}`));
+  page.on('request', (request) => {
+    if (request.url() !== url && !request.url().startsWith('blob:')) trouble.push(`request: ${request.url()}`);
+  });
+  await page.goto(url);
+  return {page, done: async () => {
+    assert.deepEqual(trouble, [], file);
+    await page.close();
+  }};
+};
+
+const showGraph = async (page) => {
+  await page.click('#tab-graph');
+  await page.waitForSelector('.item');
+};
+
+// Where everything that is drawn stands, by item.
+const places = (page) => page.$$eval('.item, .frame', (all) => all.map((e) => `${e.dataset.item} ${e.getAttribute('transform')}`));
+
+const seen = (page, selector) => page.$$eval(selector, (all) => all.filter((e) => getComputedStyle(e).visibility === 'visible').length);
+
+const find = async (page, name) => {
+  await page.fill('#search', name);
+  await page.locator('.result', {hasText: name}).first().click();
+  await page.waitForSelector('.item.chosen');
+};
+
+// The longest time in which the page could not have answered to anything, in milliseconds.
+const longestPause = async (page, act) => {
+  await page.evaluate(() => {
+    let last = performance.now();
+    window.pause = 0;
+    const tick = () => {
+      const now = performance.now();
+      window.pause = Math.max(window.pause, now - last);
+      last = now;
+      window.ticking = setTimeout(tick, 0);
+    };
+    tick();
+  });
+  await act();
+  return page.evaluate(() => {
+    clearTimeout(window.ticking);
+    return window.pause;
+  });
+};
+
+const tests = {
+  async 'a real model'() {
+    const fast = join(scratch, 'fast.pt2'), html = join(scratch, 'fast.html');
+    execFileSync(program, ['apply', join(models, 'small.pt2'), 'all', '-q', '-o', fast]);
+    execFileSync(program, ['report', fast, '-q', '-o', html]);
+    const {page, done} = await open(html);
+    assert.equal(await page.title(), 'fast.pt2');
+    assert.match(await page.textContent('[aria-label=Verification] .verdict'), /^Computes what/);
+    assert.ok(await page.locator('[aria-label=Verification] circle.current').count() > 0);
+    assert.ok(await page.locator('[aria-label=Speed] circle.round').count() > 0);
+    await showGraph(page);
+    await page.locator('.item.group', {hasText: 'attention'}).click();
+    await page.waitForSelector('.frame');
+    await find(page, 'softmax');
+    await done();
+  },
+
+  async 'a model that cannot be run'() {
+    const fast = join(scratch, 'branch.pt2'), html = join(scratch, 'branch.html');
+    execFileSync(program, ['apply', join(models, 'branch.pt2'), 'merge-linears', '-q', '-o', fast]);
+    execFileSync(program, ['report', fast, '-q', '-o', html]);
+    const {page, done} = await open(html);
+    assert.match(await page.textContent('[aria-label=Verification] .note'), /cond/);
+    assert.match(await page.textContent('[aria-label=Speed] .note'), /cond/);
+    await showGraph(page);
+    await done();
+  },
+
+  async 'results are drawn'() {
+    const {page, done} = await open(join(pages, 'results.html'));
+    assert.equal(await page.textContent('[aria-label=Verification] .verdict'), 'Differs from its original');
+    assert.equal(await page.locator('[aria-label=Verification] .failed').count(), 1);
+    assert.equal(await page.locator('[aria-label=Speed] circle.round').count(), 6);
+    assert.match(await page.textContent('[aria-label=Verification]'), /a <note>/);
+    await done();
+  },
+
+  async 'the history is filtered and shows before and after'() {
+    const {page, done} = await open(join(pages, 'results.html'));
+    await page.click('#tab-history');
+    assert.equal(await page.locator('tr.step').count(), 6);
+    await page.fill('#filter', 'merge layer.1');
+    assert.equal(await page.locator('tr.step').count(), 1);
+    assert.equal(await page.textContent('#history [role=status]'), '1 of 6 steps');
+    await page.click('tr.step');
+    assert.ok(await page.locator('.under .line.removed').count() >= 3);
+    assert.ok(await page.locator('.under .line.added').count() >= 3);
+    assert.equal(await page.getAttribute('tr.step button', 'aria-expanded'), 'true');
+    await page.locator('.under button', {hasText: 'Show in graph'}).click();
+    await page.waitForSelector('.item.marked');
+    assert.ok(await page.locator('.item.marked.changed').count() === 3);
+    // And back from a node to its step.
+    await page.locator('.details button', {hasText: 'merge-linears'}).click();
+    assert.ok(await page.locator('tr.step.open').count() >= 1);
+    await done();
+  },
+
+  async 'modules open and close'() {
+    const {page, done} = await open(join(pages, 'results.html'));
+    await showGraph(page);
+    assert.equal(await page.locator('.frame').count(), 0);
+    const closed = await places(page);
+    const group = page.locator('.item.group', {hasText: 'encoder.layer'});
+    await group.focus();
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.frame');
+    assert.equal(await page.locator('.item.group').count(), 3);
+    await page.locator('.frame .head').click();
+    await page.waitForSelector('.frame', {state: 'detached'});
+    assert.deepEqual(await places(page), closed);
+    await done();
+  },
+
+  async 'the switch keeps positions'() {
+    const {page, done} = await open(join(pages, 'results.html'));
+    await showGraph(page);
+    await find(page, 'softmax_1');
+    assert.match(await page.textContent('.details h2'), /^softmax_1$/);
+    await page.click('text=Next change');
+    await page.waitForSelector('.item.marked.removed');
+    const both = await places(page);
+    const removed = await seen(page, '.item.removed'), added = await seen(page, '.item.added');
+    assert.ok(removed > 0 && added > 0);
+    await page.check('input[value=before]', {force: true});
+    assert.deepEqual(await places(page), both);
+    assert.equal(await seen(page, '.item.added'), 0);
+    assert.equal(await seen(page, '.item.removed'), removed);
+    await page.check('input[value=after]', {force: true});
+    assert.deepEqual(await places(page), both);
+    assert.equal(await seen(page, '.item.added'), added);
+    assert.equal(await seen(page, '.item.removed'), 0);
+    await done();
+  },
+
+  async 'light and dark'() {
+    const {page, done} = await open(join(pages, 'results.html'));
+    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await ground();
+    await page.click('#theme');
+    const dark = await ground();
+    assert.notEqual(dark, light);
+    await page.click('#theme');
+    assert.equal(await ground(), light);
+    await page.emulateMedia({colorScheme: 'dark'});
+    await page.reload();
+    assert.equal(await ground(), dark);
+    await done();
+  },
+
+  async '20,000 nodes in modules'() {
+    const {page, done} = await open(join(pages, 'large.html'));
+    await page.click('#tab-history');
+    assert.equal(await page.locator('tr.step').count(), 200);
+    await showGraph(page);
+    assert.ok(await page.locator('.item').count() < 60);
+    const opening = await longestPause(page, async () => {
+      await page.locator('.item.group', {hasText: 'encoder.layer'}).click();
+      await page.waitForSelector('.frame');
+      await page.locator('.item.group').nth(1).click();
+      await page.waitForFunction(() => document.querySelectorAll('.frame').length === 2);
+    });
+    const searching = await longestPause(page, () => find(page, 'softmax_777'));
+    assert.ok(await page.locator('.item').count() < 300);
+    console.log(`  longest pauses: opening ${opening.toFixed()} ms, searching ${searching.toFixed()} ms`);
+    assert.ok(opening < 1000 && searching < 1500);
+    await done();
+  },
+
+  async '20,000 nodes in no module'() {
+    const {page, done} = await open(join(pages, 'flat.html'));
+    await showGraph(page);
+    assert.ok(await page.locator('.item').count() < 60);
+    const pause = await longestPause(page, () => find(page, 'relu_12345'));
+    assert.ok(await page.locator('.item').count() < 200);
+    console.log(`  longest pause: ${pause.toFixed()} ms`);
+    assert.ok(pause < 1500);
+    await done();
+  },
+
+  async 'names that look like HTML are text'() {
+    const {page, done} = await open(join(pages, 'odd.html'));
+    assert.equal(await page.textContent('h1'), '<script>alert(1)</script>');
+    await showGraph(page);
+    await find(page, '<img');
+    assert.equal(await page.textContent('.details h2'), '<img src=x onerror=alert(1)>');
+    assert.equal(await page.locator('img').count(), 0);
+    await done();
+  },
+};
+
+let failed = 0;
+for (const [name, test] of Object.entries(tests)) {
+  try {
+    await test();
+    console.log(`ok    ${name}`);
+  } catch (problem) {
+    ++failed;
+    console.log(`FAIL  ${name}\n${problem.stack}`);
+  }
+}
+await browser.close();
+rmSync(scratch, {recursive: true, force: true});
+process.exit(failed ? 1 : 0);
