@@ -92,7 +92,7 @@ def test_text_for_a_check_that_asks_the_log(desk, model):
 the check fails because of these steps together:
   1  change-true-div-to-mul-by-inverse  levels.0.div
   3  change-true-div-to-mul-by-inverse  levels.2.div_2
-7 checks; the check passes after
+8 checks; the check passes after
   refx reverse floors-fast.pt2 3 --cascade -o floors-fast-repaired.pt2
 """
 
@@ -103,7 +103,7 @@ the check fails because of these steps together:
   7   fuse-bias-in-linear  blocks.0.q-k-v-merged
   10  fuse-bias-in-linear  head
   built on 1, which pass without them
-10 checks; the check passes after
+14 checks; the check passes after
   refx reverse fast.pt2 10 --cascade -o fast-repaired.pt2
 """
 
