@@ -45,7 +45,7 @@ class Bench {
     describe();
     const double load = load_per_core();
     const Model other = options_.against ? *options_.against : original_of(model_);
-    if (options_.against) check_inputs_fit(other, inputs_);
+    if (options_.against) check_inputs_fit(other, inputs_, result_.before);
     const Fresh after = fresh(model_);
     result_.contest = measure("the whole model", fresh(other), after, options_.seconds);
     if (options_.per_step) measure_steps(after);

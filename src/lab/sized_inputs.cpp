@@ -36,15 +36,16 @@ bool fits(const TensorType& type, const at::Tensor& tensor) {
 
 }  // namespace
 
-void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs) {
+void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs,
+                      const std::string& name) {
   const std::vector<NodeId> placeholders = user_placeholders(model);
   if (placeholders.size() != inputs.size())
-    throw Error(fmt::format("the other model takes {} inputs, not {}", placeholders.size(),
+    throw Error(fmt::format("{} takes {} inputs, not {}", name, placeholders.size(),
                             inputs.size()));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Node& node = model.graph()[placeholders[i]];
     if (node.type && inputs[i].isTensor() && !fits(*node.type, inputs[i].toTensor()))
-      throw Error(fmt::format("the other model takes {} as '{}', not {}", print(*node.type),
+      throw Error(fmt::format("{} takes {} as '{}', not {}", name, print(*node.type),
                               node.name, type_of_value(inputs[i])));
   }
 }
