@@ -57,7 +57,7 @@ def test_the_planted_model_has_these_steps(desk, planted):
 # ---- culprits ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sets", [[{4}], [{10}], [{1, 6}], [{7, 8}], [{2, 5, 10}], [{7, 6, 10}], [{5}, {1, 9}], [{4, 5, 6}, {2}]],
+@pytest.mark.parametrize("sets", [[{4}], [{1, 6}], [{7, 8}], [{2, 5, 10}], [{4, 5, 6}, {2}]],
                          ids=str)
 def test_names_exactly_the_planted_steps_and_its_command_repairs_the_model(desk, planted, sets):
     path = planted(*sets)
@@ -285,7 +285,7 @@ RUN_STUCK = ("--run", "sh stuck.sh {}")
 def cut_short(desk, planted):
     """cut_short(signal): a search that is ended in its fourth check; the file's name and what the program said."""
 
-    def cut(sent, alone=False):
+    def cut(sent):
         path = planted({1, 6})
         desk.write("stuck.sh", STUCK)
         desk.write("calls", "")
