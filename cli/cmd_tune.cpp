@@ -25,7 +25,7 @@ void read_shard(const std::string& text, refx::TuneOptions& how) {
   if (first != std::errc() || second != std::errc() || *slash != '/' || rest != end)
     throw Error(fmt::format("--shard {}: a part is written I/N, as in 0/4", text));
   if (how.shard < 0 || how.shard >= how.shards)
-    throw Error(fmt::format("there is no part {} of {}: parts are counted from 0", how.shard, how.shards));
+    throw Error(fmt::format("--shard {}: there is no such part, they are counted from 0", text));
 }
 
 std::string trials_of(const TuneOptions& options) {
