@@ -148,7 +148,7 @@ def test_a_number_that_is_not_positive_is_refused_in_few_words(desk, model, opti
 def test_a_file_that_takes_other_inputs_is_refused(desk, model):
     paths = [desk.put(model("blocks")), desk.put(model("floors"))]
     error = desk.error("bench", paths[0], "--against", paths[1], *QUICK)
-    assert error == "refx: the other model takes f32[3] as 'x', not f32[2, 8]\n"
+    assert error == "refx: floors.pt2 takes f32[3] as 'x', not f32[2, 8]\n"
 
 
 def test_a_model_that_cannot_be_run_is_an_error(desk, model):
