@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import jsonschema
 import pytest
@@ -40,8 +41,8 @@ def objects(part):
 
 
 def test_every_command_with_json_has_a_schema_and_a_line_in_the_documentation(desk):
-    commands = [line.split()[0] for line in desk("--help").out.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
-    with_json = sorted(c for c in commands if "--json" in desk(c, "--help").out)
+    completion = desk("completion", "fish").out
+    with_json = sorted(re.findall(r"seen_subcommand_from (\w+)' -l json ", completion))
     assert "bisect" in with_json
     assert with_json == sorted(path.stem for path in SCHEMAS.glob("*.json"))
     text = (SCHEMAS.parent / "json.md").read_text()
