@@ -35,6 +35,7 @@ struct Bisection {
   std::vector<Culprit> culprits;  // none: the check does not fail because of the steps
   std::vector<StepId> repair;     // reversed with what is built on them, the check passes …
   bool repaired = false;          // … as was seen
+  bool discards = false;          // what was trained since into rewritten tensors has to be dropped
   std::vector<StepId> unsure;     // steps that could not be told from the culprits: checks skipped
   std::size_t checks = 0, remembered = 0;
 };

@@ -79,6 +79,7 @@ class Search {
 
   Bisection run() {
     const Steps all = model_.history().ids();
+    result_.discards = !can_carry_back();
     result_.current = test(all);
     result_.original = test({});
     if (result_.current == Verdict::skip || result_.original == Verdict::skip)
@@ -91,6 +92,16 @@ class Search {
   }
 
  private:
+  // Whether all that was trained since can be handed back to the originals, as reverse() does it.
+  bool can_carry_back() const {
+    try {
+      form_with(model_, {}, Trained::carried_back);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
   // One set after the other, each with those before it repaired.
   void find_all(Steps kept) {
     Verdict verdict = Verdict::bad;
@@ -168,7 +179,8 @@ class Search {
     // A check that was disturbed by Ctrl-C says nothing: whoever is told of progress ends the search.
     Verdict verdict;
     try {
-      verdict = check_(form_with(model_, kept));
+      verdict = check_(form_with(
+          model_, kept, result_.discards ? Trained::discarded : Trained::carried_back));
     } catch (...) {
       tell();
       throw;

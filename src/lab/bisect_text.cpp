@@ -23,8 +23,9 @@ std::string repair_command(const Bisection& b, const Model& model) {
   const std::string path = model.source() ? model.source()->path() : "MODEL.pt2";
   std::filesystem::path out(path);
   out.replace_filename(out.stem().string() + "-repaired.pt2");
-  return fmt::format("refx reverse {} {} --cascade -o {}", shell_word(path),
-                     fmt::join(numbers(b.repair), " "), shell_word(out.string()));
+  return fmt::format("refx reverse {} {} --cascade{} -o {}", shell_word(path),
+                     fmt::join(numbers(b.repair), " "), b.discards ? " --discard-changes" : "",
+                     shell_word(out.string()));
 }
 
 std::string culprits_of(const Bisection& b, const Model& model) {

@@ -17,13 +17,15 @@ std::map<StepId, std::set<StepId>> built_on(const Model& model) {
   return all;
 }
 
-Model form_with(const Model& model, const std::set<StepId>& kept) {
+Model form_with(const Model& model, const std::set<StepId>& kept, Trained trained) {
   Model form = model;
   std::vector<StepId> others;
   for (StepId id : model.history().ids())
     if (!kept.count(id)) others.push_back(id);
   if (!others.empty())
-    reverse(form, others, {.dependents = Dependents::cascade, .discard_changes = true});
+    reverse(form, others,
+            {.dependents = Dependents::cascade,
+             .discard_changes = trained == Trained::discarded});
   return form;
 }
 

@@ -10,8 +10,11 @@ namespace refx {
 // For every live step, the steps that it is built on, directly or not.
 std::map<StepId, std::set<StepId>> built_on(const Model& model);
 
+enum class Trained { discarded, carried_back };
+
 // The original with these steps alone; what they are built on must be among them. What was trained
-// into tensors of the others is not in it.
-Model form_with(const Model& model, const std::set<StepId>& kept);
+// into tensors of the others is not in it, or carried back; an Error if that cannot be.
+Model form_with(const Model& model, const std::set<StepId>& kept,
+                Trained trained = Trained::discarded);
 
 }  // namespace refx

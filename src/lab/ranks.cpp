@@ -10,6 +10,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "refx/error.h"
@@ -53,7 +54,8 @@ class Ranks::Store {
   Store(int rank, int count)
       : rank(rank),
         count(count),
-        holds(rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True") {
+        holds(rank == 0 && variable("TORCHELASTIC_USE_AGENT_STORE") != "True"),
+        name(fmt::format("{}-{:x}", rank, std::random_device()())) {
     c10d::TCPStoreOptions options;
     options.port = static_cast<std::uint16_t>(number("MASTER_PORT", 1, 65535));
     options.isServer = holds;
@@ -67,6 +69,7 @@ class Ranks::Store {
                               options.port, first_line(error)));
     }
     prefix_ = "refx/" + variable("TORCHELASTIC_RUN_ID") + "/" + variable("TORCHELASTIC_RESTART_COUNT") + "/";
+    set("name/" + std::to_string(rank), name);
     beats_ = std::thread([this] { beat(); });
   }
 
@@ -113,14 +116,15 @@ class Ranks::Store {
   }
 
   const int rank, count;
-  const bool holds;  // the store; otherwise the first process does, or torchrun's agent
+  const bool holds;        // the store; otherwise the first process does, or torchrun's agent
+  const std::string name;  // another one if the process is started again
 
  private:
   void beat() {
     std::unique_lock lock(mutex_);
     for (int i = 0; !over_; ++i) {
       try {
-        set("beat/" + std::to_string(rank), std::to_string(i));
+        set("beat/" + name, std::to_string(i));
       } catch (const Error&) {
         return;  // those who need the store will say so
       }
@@ -150,9 +154,12 @@ Ranks::Ranks(std::unique_ptr<Store> store) : store_(std::move(store)) {}
 Ranks::~Ranks() {
   try {
     store_->set("left/" + std::to_string(rank()), "yes");
-    for (int other = 0; store_->holds && !std::uncaught_exceptions() && other < count(); ++other)
-      while (!store_->get("left/" + std::to_string(other)) && store_->alive(std::to_string(other)))
+    for (int other = 0; store_->holds && !std::uncaught_exceptions() && other < count(); ++other) {
+      const std::string number = std::to_string(other);
+      while (!store_->get("left/" + number) &&
+             store_->alive(store_->get("name/" + number).value_or("")))
         wait();
+    }
   } catch (const std::exception&) {
   }
 }
@@ -160,7 +167,7 @@ int Ranks::rank() const { return store_->rank; }
 int Ranks::count() const { return store_->count; }
 
 bool Ranks::claim(const std::string& task) {
-  const std::string self = std::to_string(rank());
+  const std::string& self = store_->name;
   for (int n = 0;; ++n) {
     const std::string turn = fmt::format("owner/{}/{}", task, n);
     if (const auto owner = store_->get(turn)) {

@@ -225,6 +225,58 @@ TEST(Bisect, SaysWhichStepsItIsNotSureOf) {
   EXPECT_NE(to_text(result, model).find("not sure of"), std::string::npos);
 }
 
+// ---- trained since ------------------------------------------------------------------------------
+
+constexpr const char* kTwoLinears = R"(parameter q.weight : f32[8, 16]
+parameter k.weight : f32[8, 16]
+graph():
+    %p_q : f32[8, 16] [num_users=1] = placeholder[target=p_q](state=q.weight)
+    %p_k : f32[8, 16] [num_users=1] = placeholder[target=p_k](state=k.weight)
+    %x : f32[4, 16] [num_users=2] = placeholder[target=x]
+    %q : f32[4, 8] [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_q), kwargs = {})
+    %k : f32[4, 8] [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_k), kwargs = {})
+    return (q, k))";
+
+TEST(Bisect, FormsHaveWhatWasTrainedSince) {
+  Model model = parse_filled(kTwoLinears);
+  find_transformation("merge-linears")(model);
+  for (StateId id : model.state()) at::Tensor(model.state().tensor(id)).fill_(3);
+  std::size_t trained = 0;
+  const Bisection result = bisect(model, [&](const Model& form) {
+    for (StateId id : form.state())
+      trained += at::Tensor(form.state().tensor(id)).eq(3).all().item<bool>();
+    return form.history().empty() ? Verdict::good : Verdict::bad;
+  });
+  EXPECT_EQ(trained, 3u);  // the merged weight, and both in the original
+  EXPECT_FALSE(result.discards);
+  EXPECT_EQ(to_text(result, model).find("--discard-changes"), std::string::npos);
+}
+
+TEST(Bisect, TheRepairSaysWhenItDropsWhatWasTrained) {
+  Model model = parse_filled(R"(parameter c.weight : f32[4, 3, 3, 3]
+parameter bn.weight : f32[4]
+parameter bn.bias : f32[4]
+buffer bn.running_mean : f32[4]
+buffer bn.running_var : f32[4]
+graph():
+    %p_w : f32[4, 3, 3, 3] [num_users=1] = placeholder[target=p_w](state=c.weight)
+    %p_g : f32[4] [num_users=1] = placeholder[target=p_g](state=bn.weight)
+    %p_b : f32[4] [num_users=1] = placeholder[target=p_b](state=bn.bias)
+    %b_m : f32[4] [num_users=1] = placeholder[target=b_m](state=bn.running_mean)
+    %b_v : f32[4] [num_users=1] = placeholder[target=b_v](state=bn.running_var)
+    %x : f32[2, 3, 8, 8] [num_users=1] = placeholder[target=x]
+    %conv : f32[2, 4, 6, 6] [num_users=1] = call_function[target=aten.conv2d.default](args = (%x, %p_w), kwargs = {})
+    %bn : f32[2, 4, 6, 6] [num_users=1] = call_function[target=aten.batch_norm.default](args = (%conv, %p_g, %p_b, %b_m, %b_v, False, 0.1, 1e-05, True), kwargs = {})
+    return bn)");
+  ASSERT_EQ(find_transformation("fuse-batch-norm-2d-in-conv-2d")(model).steps.size(), 1u);
+  for (StateId id : model.state()) at::Tensor(model.state().tensor(id)).fill_(3);
+  const Bisection result = bisect(model, [&](const Model& form) {
+    return form.history().empty() ? Verdict::good : Verdict::bad;
+  });
+  EXPECT_TRUE(result.discards);
+  EXPECT_NE(to_text(result, model).find("--cascade --discard-changes -o"), std::string::npos);
+}
+
 // ---- a search that was cut short ---------------------------------------------------------------
 
 class BisectJournal : public ::testing::Test {
