@@ -1,4 +1,4 @@
-import {count, plural, shortened} from './words.js';
+import {count, plural, shortened, tailOf} from './words.js';
 
 // The labels of items and the room that they take.
 
@@ -36,7 +36,7 @@ export const labelOf = (item, nodes) => {
   return {
     title: titles ? `${titles.before} \u2192 ${titles.after}` : shortened(node.op, 30),
     titles,
-    summary: shortened(node.name, 30),
+    summary: (node.op === 'weight' ? tailOf : shortened)(node.name, 30),
   };
 };
 

@@ -30,6 +30,10 @@ export const error = (x) =>
 export const shortened = (text, longest) =>
     text.length <= longest ? text : `${text.slice(0, longest - 1)}\u2026`;
 
+// For names that differ at their ends.
+export const tailOf = (text, longest) =>
+    text.length <= longest ? text : `\u2026${text.slice(1 - longest)}`;
+
 // aten.linear.default -> linear, torch.nn.modules.linear.Linear -> Linear
 export const shortOp = (op) => {
   const parts = op.split('.');
