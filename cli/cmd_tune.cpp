@@ -1,5 +1,79 @@
+// refx tune: the rewrites that pay on this machine and these inputs.
+
+#include "refx/tune.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
 #include "commands.h"
+#include "files.h"
+#include "output.h"
+#include "progress.h"
 #include "refx/error.h"
+#include "refx/pt2.h"
+
 namespace refx::cli {
-int tune(const TuneOptions&) { throw Error("not yet"); }
+
+namespace {
+
+void read_shard(const std::string& text, refx::TuneOptions& how) {
+  const char *at = text.data(), *end = at + text.size();
+  auto [slash, first] = std::from_chars(at, end, how.shard);
+  auto [rest, second] = std::from_chars(std::min(slash + 1, end), end, how.shards);
+  if (first != std::errc() || second != std::errc() || *slash != '/' || rest != end)
+    throw Error(fmt::format("--shard {}: a part is written I/N, as in 0/4", text));
+  if (how.shard < 0 || how.shard >= how.shards)
+    throw Error(fmt::format("--shard {}: there is no such part, they are counted from 0", text));
 }
+
+std::string trials_of(const TuneOptions& options) {
+  if (!options.trials.empty()) return options.trials;
+  return options.output.empty() ? "" : options.output + ".trials.jsonl";
+}
+
+refx::TuneOptions settings(const TuneOptions& options, const Model& model) {
+  refx::TuneOptions how;
+  for (const std::string& name : options.transformations)
+    for (const TransformationPtr& t : registry())
+      if (t->name() == find_transformation(name).name()) how.transformations.push_back(t);
+  if (!options.inputs.empty()) how.inputs = inputs_for(model, options.inputs, options.seed);
+  how.batch = options.batch;
+  how.threads = options.threads;
+  how.device = options.device;
+  how.seconds = options.seconds;
+  how.seed = options.seed;
+  how.record = trials_of(options);
+  how.known = options.merge;
+  if (options.resume) {
+    if (how.record.empty()) throw Error("--resume needs --trials FILE or -o OUT");
+    if (std::filesystem::exists(how.record)) how.known.push_back(how.record);
+  }
+  if (!options.shard.empty()) read_shard(options.shard, how);
+  return how;
+}
+
+}  // namespace
+
+int tune(const TuneOptions& options) {
+  if (options.shard.empty())
+    require_output("tune", options.model, options.output);
+  else if (options.trials.empty())
+    throw Error("--shard measures only: say with --trials FILE where the trials go");
+  else if (!options.output.empty())
+    throw Error("--shard measures only: leave -o out, and use --merge afterwards");
+  Model model = load(options.model);
+  refx::TuneOptions how = settings(options, model);
+  Progress progress(100);
+  how.progress = progress.callback();
+  const Tuning result = refx::tune(model, how);
+  progress.clear();
+  if (result.decided) write(model, options.output);
+  // Of processes that work together, the one that decides reports.
+  if (result.decided || !options.shard.empty())
+    fmt::print("{}", options.json ? to_json(result) : to_text(result));
+  return kDone;
+}
+
+}  // namespace refx::cli

@@ -44,6 +44,11 @@ Takes takes(const CLI::Option& option) {
                                    : Takes::text;
 }
 
+std::string positive(const std::string& text) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number) && number > 0 ? "" : "needs a number above 0";
+}
+
 class CommandLine {
  public:
   CommandLine() {
@@ -111,12 +116,13 @@ class CommandLine {
     inputs(sub, to.inputs, to.seed);
     sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
         ->option_text("N")
-        ->check(CLI::PositiveNumber);
+        ->check(positive);
     threads(sub, to.threads, "Threads to run on; 0: as many as there are cores");
-    sub->add_option("--device", to.device, "cpu, cuda or cuda:N")->option_text("DEVICE");
+    sub->add_option("--device", to.device, "cpu, cuda or cuda:N; without it, where the model is")
+        ->option_text("DEVICE");
     sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
         ->option_text("X")
-        ->check(CLI::PositiveNumber);
+        ->check(positive);
   }
   static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
                                const char* what) {

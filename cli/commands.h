@@ -78,7 +78,7 @@ struct VerifyOptions {
 int verify(const VerifyOptions& options);
 
 struct BenchOptions {
-  std::string model, against, inputs, device = "cpu";
+  std::string model, against, inputs, device;
   std::int64_t batch = 0;
   bool cuda_graph = false, per_step = false, json = false;
   int threads = 0;
@@ -88,7 +88,7 @@ struct BenchOptions {
 int bench(const BenchOptions& options);
 
 struct TuneOptions {
-  std::string model, output, inputs, device = "cpu", trials, shard;
+  std::string model, output, inputs, device, trials, shard;
   std::vector<std::string> transformations, merge;
   std::int64_t batch = 0;
   bool resume = false, json = false;

@@ -50,10 +50,13 @@ if(SKBUILD)
   endif()
 endif()
 
-if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/tests/python/fx)
-  add_test(NAME python_package COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python/fx
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(
-    python_package PROPERTIES
-    ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1")
+if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
+  set(environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1")
+  foreach(folder fx lab)
+    add_test(NAME python_${folder} COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python/${folder}
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(python_${folder} PROPERTIES ENVIRONMENT "${environment}")
+  endforeach()
+  # What it measures should not be disturbed.
+  set_tests_properties(python_lab PROPERTIES PROCESSORS 2)
 endif()

@@ -56,7 +56,7 @@ endif()
 # The program against torch: files that Python exports, judges and damages.
 set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
-  add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx
+  add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx --ignore tests/python/lab
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(
     python PROPERTIES PROCESSORS 2 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT

@@ -15,7 +15,7 @@ struct BenchOptions {
   Inputs inputs = {};              // none: the file's sample inputs, or generated ones
   std::int64_t batch = 0;          // the size of the inputs' symbolic dimensions; 0: as they come
   int threads = 0;                 // 0: as many as there are now
-  std::string device = "cpu";      // where both run; "cuda" times with events of the device
+  std::string device = {};         // where both run; empty: where the model is
   bool cuda_graph = false;         // capture a run and time its replays
   bool per_step = false;           // toggle every live step by itself, too
   // At least; then until the ratio is known to 1%, for up to three times as long.

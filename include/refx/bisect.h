@@ -41,7 +41,7 @@ struct Bisection {
 
 // The smallest sets of live steps that make the check fail, by delta debugging: first one, then
 // with that one repaired the next, until the check passes. Each form keeps the steps that its own
-// are built on. Throws Error if the original does not pass, since then no step is to blame.
+// are built on. There are none if the model passes, or if its original does not.
 Bisection bisect(const Model& model, const Check& check, const BisectOptions& options = {});
 
 // Passes while verify() does, against the original.

@@ -20,4 +20,23 @@ struct ReportOptions {
 // after. Throws Error if refx was built without the page (CMake says so when Node.js is missing).
 std::string report(const Model& model, const ReportOptions& options = {});
 
+struct MeasureOptions {
+  std::string title = {};
+  bool verify = true, bench = true;
+  bool per_step = false;
+  Inputs inputs = {};  // none: as verify() and bench() choose them
+  int threads = 1;
+  double seconds = 3;
+  std::uint64_t seed = 0;
+  OnProgress progress = {};
+};
+
+// Verifies and benchmarks the model first. What cannot be done, and why, is on the page and in the
+// notes.
+struct MeasuredReport {
+  std::string html;
+  std::vector<std::string> notes;
+};
+MeasuredReport measured_report(const Model& model, const MeasureOptions& options = {});
+
 }  // namespace refx

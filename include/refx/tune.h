@@ -10,16 +10,17 @@
 namespace refx {
 
 struct TuneOptions {
-  std::vector<TransformationPtr> transformations = {};  // none: all of the registry
+  // None: all of the registry that preserve what a model computes.
+  std::vector<TransformationPtr> transformations = {};
   Inputs inputs = {};
   std::int64_t batch = 0;
   int threads = 0;
-  std::string device = "cpu";
+  std::string device = {};
   double seconds = 3;  // of each comparison of whole models; parts get a fifth
   std::uint64_t seed = 0;
-  // Files of trials: what is in them is not measured again, and new ones go to the first.
-  std::vector<std::string> trials = {};
-  int shard = 0, shards = 1;  // measure only this part, and decide nothing
+  std::string record = {};               // a file to which every trial is added; empty: none
+  std::vector<std::string> known = {};  // files of trials that need not be made again
+  int shard = 0, shards = 0;  // of any: measure only this part, and decide nothing
   OnProgress progress = {};
 };
 
@@ -32,10 +33,11 @@ struct Trial {
   bool remembered = false;  // from a file
 };
 
-// Places that are alike: the same operators, shapes, dtypes and strides.
+// Places that are alike: the same operators, arguments, shapes, dtypes and strides, and the same
+// neighbours.
 struct PlaceClass {
   std::string key;
-  std::vector<std::string> places;  // the sites of each, as they are in the model
+  std::vector<std::string> places;  // a site of each
   std::vector<Trial> trials;
   int chosen = -1;  // of the trials; -1: left alone
   std::string why;
@@ -46,6 +48,7 @@ struct Tuning {
   int threads = 1;
   std::vector<PlaceClass> classes;
   std::vector<std::string> notes;
+  bool decided = true;   // false in a process that only measured
   bool changed = false;  // the result differs from the input
   Contest proof;         // the input against the result, where one was tried
 };
@@ -55,6 +58,9 @@ struct Tuning {
 // applied together and proven on the whole model, or taken back. Steps of these transformations
 // that the model has already are up for the decision, too. The model becomes the result; on an
 // error it stays as it is.
+//
+// Started by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), the processes share the places
+// among them through its store; one of them decides, and Tuning::decided is false in the others.
 Tuning tune(Model& model, const TuneOptions& options = {});
 
 std::string to_text(const Tuning& tuning);

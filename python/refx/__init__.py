@@ -26,11 +26,13 @@ _check_torch()
 
 from . import _core  # noqa: E402
 from ._core import Error, InternalError  # noqa: E402
-from ._model import Model, Site, Step, Verification, export, from_exported, load  # noqa: E402
+from ._lab import Benchmark, Bisection, Report, Tuning  # noqa: E402
+from ._model import Model, Site, Verification, export, from_exported, load  # noqa: E402
+from ._step import Step  # noqa: E402
 
 __version__ = _build.VERSION
 
-__all__ = ["Error", "InternalError", "Model", "Site", "Step", "Verification", "export",
-           "from_exported", "fx", "load"]
+__all__ = ["Benchmark", "Bisection", "Error", "InternalError", "Model", "Report", "Site", "Step",
+           "Tuning", "Verification", "export", "from_exported", "fx", "load"]
 
 from . import fx  # noqa: E402

@@ -6,25 +6,13 @@ import dataclasses
 import html
 import os
 import tempfile
-from typing import Any, Iterable, Optional, Union
+from typing import Any, Callable, Iterable, Optional, Union
 
 import torch
 
 from . import _core
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """One rewrite that was applied and can be taken back."""
-
-    id: int
-    transformation: str
-    site: str
-    nodes: tuple[str, ...] = dataclasses.field(repr=False)
-    bytes: int = dataclasses.field(repr=False)  # of the tensors kept for undo
-
-    def __str__(self) -> str:
-        return f"{self.id}  {self.transformation}  {self.site}"
+from ._lab import Benchmark, Bisection, Progress, Report, Tuning, callback
+from ._step import Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +144,69 @@ class Model:
         """Runs the model and its original and compares both with the original in fp64."""
         other: Any = None if against is None else against._core
         return Verification(*self._core.verify(other, per_step, tolerance, seed))
+
+    def bench(self, against: Optional[Model] = None, *, inputs: Any = None, batch: int = 0,
+              threads: int = 0, device: str = "", cuda_graph: bool = False, per_step: bool = False,
+              rounds: int = 10, seconds: float = 3, seed: int = 0,
+              progress: Optional[Progress] = None) -> Benchmark:
+        """Measures the model against its original, or another one, in turns.
+
+        ``inputs`` is ``(args, kwargs)`` or args alone; without it the file's sample inputs or
+        generated ones are used, with ``batch`` as the size of a dynamic first dimension.
+        """
+        other: Any = None if against is None else against._core
+        return Benchmark.of(self._core.bench(other, inputs, batch, threads, device, cuda_graph, per_step,
+                                             rounds, seconds, seed, callback(progress)))
+
+    def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0, threads: int = 0,
+             device: str = "", seconds: float = 3, seed: int = 0,
+             record: Union[str, os.PathLike[str]] = "",
+             known: Iterable[Union[str, os.PathLike[str]]] = (),
+             progress: Optional[Progress] = None) -> Tuning:
+        """Keeps the rewrites that pay on this machine and these inputs, and reverses the others.
+
+        ``record`` is a file to which every trial is added, ``known`` are files of trials that need
+        not be made again.
+        """
+        return Tuning.of(self._core.tune([_name(t) for t in transformations], inputs, batch, threads,
+                                         device, seconds, seed, os.fspath(record),
+                                         [os.fspath(path) for path in known], callback(progress)))
+
+    def bisect(self, check: Union[Callable[[Model], Optional[bool]], float, str], *, inputs: Any = None,
+               seed: int = 0, journal: Union[str, os.PathLike[str]] = "",
+               progress: Optional[Progress] = None) -> Bisection:
+        """The smallest sets of steps that make a check fail.
+
+        The check is a function of a model that returns True (good), False (bad) or None (cannot
+        say); or a number, the largest relative error; or a command of the shell with {} for the path
+        of a file, whose exit code is 0 (good), 125 (cannot say) or 1 to 124 (bad). With ``journal``,
+        a search that is cut short goes on where it was.
+        """
+        path, told = os.fspath(journal), callback(progress)
+        if isinstance(check, str):
+            result = self._core.bisect_by_command(check, path, told)
+        elif callable(check):
+            judge = check
+            result = self._core.bisect(lambda core: judge(Model(core, self._folder)), path,
+                                       getattr(check, "__qualname__", ""), told)
+        else:
+            result = self._core.bisect_within(float(check), inputs, seed, path, told)
+        return Bisection.of(result, self.log())
+
+    def report(self, path: Union[None, str, os.PathLike[str]] = None, *, title: str = "",
+               verify: bool = True, bench: bool = True, per_step: bool = False, inputs: Any = None,
+               threads: int = 1, seconds: float = 3, seed: int = 0,
+               progress: Optional[Progress] = None) -> Report:
+        """A page about the model, its steps and what they do, written to ``path`` if it is given.
+
+        A notebook shows it inline.
+        """
+        page = Report(self._core.report(title, verify, bench, per_step, inputs, threads, seconds, seed,
+                                        callback(progress)))
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(page)
+        return page
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model, without autograd, on what the exported module took."""

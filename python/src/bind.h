@@ -1,7 +1,9 @@
 #pragma once
 
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "refx/model.h"
 #include "refx/reverse.h"
 
 namespace refx::python {
@@ -10,6 +12,10 @@ namespace py = pybind11;
 
 void bind_mirror(py::module_& m);
 void bind_model(py::module_& m);
+void bind_lab(py::class_<Model>& model);
+
+// Tensors, numbers, strings and None, in tuples, lists and dicts.
+c10::IValue to_value(py::handle object);
 
 // 'reapply', 'refuse' or 'cascade'.
 Dependents to_dependents(const std::string& text);

@@ -20,8 +20,6 @@
 
 namespace refx::python {
 
-namespace {
-
 c10::IValue to_value(py::handle object) {
   PyObject* p = object.ptr();
   if (object.is_none()) return {};
@@ -51,6 +49,8 @@ c10::IValue to_value(py::handle object) {
   throw Error("an input is a " + py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>() +
               "; inputs are tensors, numbers and strings, in tuples, lists and dicts");
 }
+
+namespace {
 
 py::object from_value(const c10::IValue& value) {
   if (value.isNone()) return py::none();
@@ -133,8 +133,8 @@ py::tuple verified(const Model& model, const Model* against, bool per_step, doub
 }  // namespace
 
 void bind_model(py::module_& m) {
-  py::class_<Model>(m, "Model", "An exported program in the library.")
-      .def("copy", [](const Model& self) { return self; })
+  py::class_<Model> model(m, "Model", "An exported program in the library.");
+  model.def("copy", [](const Model& self) { return self; })
       .def("save", [](const Model& self, const std::string& path) {
         const py::gil_scoped_release no_gil;
         save(self, path);
@@ -195,6 +195,7 @@ void bind_model(py::module_& m) {
       .def("diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); })
       .def("verify", &verified)
       .def("run", &run);
+  bind_lab(model);
   m.def("load", [](const std::string& path, bool history) {
     const py::gil_scoped_release no_gil;
     return load(path, {history});

@@ -2,6 +2,7 @@
 // written: nodes, modules and tensors that came, went or changed become one step; what training,
 // .to() and .train() do is no rewrite, and is followed without one.
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/SymInt.h>
 #include <fmt/format.h>
 #include <torch/csrc/Dtype.h>

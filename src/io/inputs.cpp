@@ -8,6 +8,7 @@
 
 #include "io/placeholders.h"
 #include "io/treespec.h"
+#include "ir/devices.h"
 #include "refx/error.h"
 #include "refx/source.h"
 #include "refx/text.h"
@@ -357,6 +358,22 @@ std::vector<Leaf> leaves(const IValue& value, const std::string& path) {
   return all;
 }
 
+namespace {
+
+// Values come from files to the CPU; the model may want them elsewhere.
+Values placed(const Model& model, Values values) {
+  std::size_t i = 0;
+  for (NodeId id : user_placeholders(model)) {
+    IValue& value = values[i++];
+    const TypePtr& type = model.graph()[id].type;
+    if (type && value.isTensor() && has_device(type->device))
+      value = value.toTensor().to(type->device);
+  }
+  return values;
+}
+
+}  // namespace
+
 std::optional<Values> sample_inputs(const Model& model) {
   const Source* source = model.source().get();
   if (!source || source->sample_inputs().empty()) return std::nullopt;
@@ -366,13 +383,13 @@ std::optional<Values> sample_inputs(const Model& model) {
   if (samples.isNone()) return std::nullopt;
   if (is_sequence(samples) && items_of(samples).empty() && !user_placeholders(model).empty())
     return std::nullopt;
-  return flatten_inputs(model, samples);
+  return placed(model, flatten_inputs(model, samples));
 }
 
 Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed) {
   if (!path.empty()) {
     try {
-      return {flatten_inputs(model, read_values(path)), "from " + path};
+      return {placed(model, flatten_inputs(model, read_values(path))), "from " + path};
     } catch (const Error& error) {
       const std::string what = error.what();
       throw Error(what.find(path) == what.npos ? path + ": " + what : what);

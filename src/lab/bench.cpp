@@ -35,7 +35,7 @@ class Bench {
   Bench(const Model& model, const BenchOptions& options)
       : model_(model),
         options_(options),
-        device_(to_device(options.device)),
+        device_(to_device(options.device, model)),
         clock_(make_clock(device_)),
         environment_(options.threads) {}
 
@@ -45,6 +45,7 @@ class Bench {
     describe();
     const double load = load_per_core();
     const Model other = options_.against ? *options_.against : original_of(model_);
+    if (options_.against) check_inputs_fit(other, inputs_);
     const Fresh after = fresh(model_);
     result_.contest = measure("the whole model", fresh(other), after, options_.seconds);
     if (options_.per_step) measure_steps(after);
@@ -68,7 +69,7 @@ class Bench {
   }
 
   Fresh fresh(const Model& model) const {
-    return runs_of(device_.is_cpu() ? model : on_device(model, device_), inputs_,
+    return runs_of(on_device(model, device_), inputs_,
                    options_.cuda_graph ? std::optional(device_) : std::nullopt);
   }
 

@@ -95,7 +95,7 @@ class Search {
   void find_all(Steps kept) {
     Verdict verdict = Verdict::bad;
     while (verdict == Verdict::bad) {
-      const Steps culprit = minimize(kept, [&](const Steps& steps) { return test(steps); });
+      const Steps culprit = smallest(kept);
       add(culprit);
       result_.repair.push_back(culprit.back());
       kept = without(kept, culprit.back());
@@ -108,18 +108,31 @@ class Search {
         [](const Culprit& a, const Culprit& b) { return a.steps.size() < b.steps.size(); });
   }
 
+  Steps smallest(Steps failing) {
+    while (true) {
+      failing = minimize(failing, [&](const Steps& steps) { return test(steps); });
+      // It may be what they are built on that fails.
+      Steps bases = bases_of(failing);
+      if (bases.empty() || test(bases) != Verdict::bad) return failing;
+      failing = std::move(bases);
+    }
+  }
+
   void add(const Steps& steps) {
-    Culprit culprit{steps, {}};
+    const Steps bases = bases_of(steps);
+    result_.culprits.push_back({steps, bases});
+    for (StepId id : steps) {
+      Steps others = bases;
+      std::copy_if(steps.begin(), steps.end(), std::back_inserter(others),
+                   [&](StepId other) { return other != id; });
+      if (!others.empty() && test(others) == Verdict::skip) result_.unsure.push_back(id);
+    }
+  }
+
+  Steps bases_of(const Steps& steps) const {
     std::set<StepId> bases = closed(steps);
     for (StepId id : steps) bases.erase(id);
-    culprit.built_on.assign(bases.begin(), bases.end());
-    result_.culprits.push_back(std::move(culprit));
-    if (steps.size() < 2) return;
-    for (StepId id : steps) {
-      Steps others = steps;
-      others.erase(std::find(others.begin(), others.end(), id));
-      if (test(others) == Verdict::skip) result_.unsure.push_back(id);
-    }
+    return {bases.begin(), bases.end()};
   }
 
   std::set<StepId> closed(const Steps& steps) const {
@@ -145,13 +158,24 @@ class Search {
       if (seen_.insert(kept).second) ++result_.remembered;
       return *known;
     }
-    if (options_.progress)
-      options_.progress({result_.checks, 0,
-                         fmt::format("check {}: {} of {} steps", result_.checks + 1, kept.size(),
-                                     model_.history().size())});
+    const auto tell = [&] {
+      if (options_.progress)
+        options_.progress({result_.checks, 0,
+                           fmt::format("check {}: {} of {} steps", result_.checks + 1, kept.size(),
+                                       model_.history().size())});
+    };
+    tell();
+    // A check that was disturbed by Ctrl-C says nothing: whoever is told of progress ends the search.
+    Verdict verdict;
+    try {
+      verdict = check_(form_with(model_, kept));
+    } catch (...) {
+      tell();
+      throw;
+    }
+    tell();
     seen_.insert(kept);
     ++result_.checks;
-    const Verdict verdict = check_(form_with(model_, kept));
     verdicts_.add(kept, verdict);
     return verdict;
   }

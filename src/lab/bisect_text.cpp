@@ -48,9 +48,11 @@ std::string culprits_of(const Bisection& b, const Model& model) {
 }  // namespace
 
 std::string to_text(const Bisection& b, const Model& model) {
-  if (b.original == Verdict::bad)
-    return "the original fails the check, too: no step is to blame\n";
-  if (b.current == Verdict::good) return "the check passes on the model as it is\n";
+  const bool original_fails = b.original == Verdict::bad;
+  if (b.current == Verdict::good)
+    return original_fails ? "the check passes on the model as it is, and fails on its original\n"
+                          : "the check passes on the model as it is\n";
+  if (original_fails) return "the original fails the check, too: no step is to blame\n";
   std::string text = culprits_of(b, model);
   if (!b.unsure.empty())
     text += fmt::format("not sure of {}: the check skipped the forms without them\n",

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -48,14 +50,35 @@ std::string with_path(std::string_view command, const std::string& path) {
   }
 }
 
+// The status that waitpid() gives, or -1. Unlike system(), Ctrl-C reaches this process too.
+int run_in_shell(const std::string& line) {
+  std::string shell = "sh", option = "-c", text = line;
+  char* arguments[] = {shell.data(), option.data(), text.data(), nullptr};
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, "/bin/sh", nullptr, &attributes, arguments, environ);
+  posix_spawnattr_destroy(&attributes);
+  if (failed) return -1;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return -1;
+  return status;
+}
+
 Verdict verdict_of(int status, const std::string& command) {
   const auto fail = [&](const std::string& why) {
     throw Error(fmt::format("the check `{}` {}; 0 is good, 125 skip, 1 to 124 bad", command, why));
   };
   if (status == -1) fail("could not be started");
-  if (WIFSIGNALED(status) || WEXITSTATUS(status) > 128) {
-    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
-    if (signal == SIGINT) throw Error("interrupted");
+  // A shell says by 128 and more which signal ended what it ran.
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+  if (signal > 0 && signal <= SIGRTMAX) {
     fail(fmt::format("was ended by signal {}", signal));
   }
   const int code = WEXITSTATUS(status);
@@ -75,7 +98,7 @@ Check by_command(std::string command) {
     save(form, path);
     // Its output is a message, not the result.
     const std::string line = fmt::format("( {}\n) 1>&2", with_path(command, path));
-    return verdict_of(std::system(line.c_str()), command);
+    return verdict_of(run_in_shell(line), command);
   };
 }
 

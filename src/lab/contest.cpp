@@ -12,10 +12,11 @@ namespace {
 
 constexpr double kConfidence = 0.99;
 constexpr double kPrecise = 1.02;   // the ends of the interval are this near each other
-constexpr double kUnstable = 1.15;  // and here too far to say that there is no difference
+constexpr double kUnstable = 1.25;  // and here too far to say that there is no difference
 constexpr double kLonger = 3;       // times the seconds asked for, at most
 constexpr int kWarmUps = 3;         // runs from the third on use planned memory
 constexpr double kSample = 20e-6;   // the shortest time that one reading of the clock should cover
+constexpr double kSlow = 0.25;
 constexpr std::size_t kMaxKept = 100'000;
 
 // One of the two, in all rounds.
@@ -34,7 +35,7 @@ class Side {
     once_ = std::min({clock_.time(runner_, 1), clock_.time(runner_, 1), once_});
     runs_per_sample_ = std::max(1, static_cast<int>(std::ceil(kSample / std::max(once_, 1e-9))));
     const double sample = once_ * runs_per_sample_;
-    samples_per_block_ = std::clamp(static_cast<int>(block_seconds / sample), 1, 10'000);
+    samples_per_block_ = std::clamp(static_cast<int>(block_seconds / sample), 2, 10'000);
   }
 
   double once() const { return once_; }
@@ -73,8 +74,8 @@ class Match {
     const double block = options_.seconds / (4.0 * 2 * options_.rounds);
     const double start = clock_.now();
     for (Side* side : {&before_, &after_}) side->renew(), side->plan(block);
-    // Where warming up takes longer than measuring, runners serve for all rounds.
-    const bool renew = kWarmUps * std::max(before_.once(), after_.once()) < 2 * block;
+    // Warming up a very slow model again and again would take longer than all the rest.
+    const bool renew = std::max(before_.once(), after_.once()) < kSlow;
     while (!done(clock_.now() - start)) {
       play_round(renew && !logs_.empty());
       interval_ = bootstrap_median(logs_, kConfidence, options_.seed);

@@ -1,6 +1,5 @@
 #include "lab/machine.h"
 
-#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <torch/version.h>
@@ -9,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "ir/devices.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -47,12 +47,18 @@ double load_per_core() {
   return getloadavg(&load, 1) == 1 ? load / cores() : 0;
 }
 
-c10::Device to_device(const std::string& name) {
+c10::Device to_device(const std::string& name, const Model& model) {
+  if (name.empty()) {
+    for (StateId id : model.state())
+      if (const c10::Device device = model.state().tensor(id).device(); !device.is_meta())
+        return device;
+    return c10::kCPU;
+  }
   try {
     const c10::Device device(name);
     if (device.is_cpu()) return c10::kCPU;
     if (!device.is_cuda()) throw Error(fmt::format("device '{}' is not supported: cpu or cuda", name));
-    if (!at::globalContext().hasCUDA())
+    if (!has_device(device))
       throw Error(fmt::format("there is no device '{}' here, or this torch is built without it", name));
     return device.has_index() ? device : c10::Device(c10::kCUDA, 0);
   } catch (const c10::Error&) {

@@ -1,13 +1,31 @@
 #include "lab/on_device.h"
 
+#include <algorithm>
+
 #include "lab/converted.h"
 
 namespace refx {
 
+namespace {
+
+// A tensor that refx carries but cannot open is nowhere.
+bool stays(const at::TensorBase& tensor, c10::Device device) {
+  return tensor.device() == device || tensor.is_meta();
+}
+
+}  // namespace
+
 Model on_device(const Model& model, c10::Device device) {
+  const State& state = model.state();
+  if (std::all_of(state.begin(), state.end(),
+                  [&](StateId id) { return stays(state.tensor(id), device); }))
+    return model;
   const auto move = [&](const Arg& arg) { return arg.is<c10::Device>() ? Arg(device) : arg; };
   return converted(
-      model, [&](const at::Tensor& tensor) { return tensor.detach().to(device); },
+      model,
+      [&](const at::Tensor& tensor) {
+        return stays(tensor, device) ? tensor : tensor.detach().to(device);
+      },
       [&](Node& node) { map_arguments(node, move); });
 }
 

@@ -8,6 +8,9 @@ namespace refx {
 Inputs sized_inputs(const Model& model, const Inputs& given, std::int64_t batch,
                     std::uint64_t seed);
 
+// Throws Error that names the input if the model takes others than these.
+void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs);
+
 // Where they come from and what they are: "generated with seed 0: f32[8, 16], i64[8]".
 std::string describe_inputs(const Inputs& inputs);
 

@@ -75,9 +75,7 @@ Blob Image::bytes_of(const at::TensorBase& tensor) {
       return Blob{.memory = {}, .archive = source_.archive, .record = record};
   require_content(tensor);
   at::Tensor bytes(tensor);
-  if (!tensor.is_cpu()) {
-    bytes = at::Tensor(tensor).detach().cpu();
-  }
+  if (!tensor.is_cpu()) bytes = at::Tensor(bytes_in(tensor.storage())).cpu();
   tensors_.push_back(bytes);
   const c10::Storage& storage = bytes.storage();
   return Blob{.memory = {static_cast<const char*>(storage.data()), storage.nbytes()}, .archive = nullptr};

@@ -5,6 +5,7 @@
 #include "edit/made.h"
 #include "edit/transaction.h"
 #include "ir/content.h"
+#include "ir/devices.h"
 #include "pt2/history_file.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/value_json.h"
@@ -268,7 +269,10 @@ class HistoryReader {
     const TensorMeta meta = this->meta(item["meta"]);
     const c10::Storage storage = this->storage(item["storage"].get_uint64());
     check(meta, storage.nbytes());
-    return it->second = tensor_in(storage, meta);
+    if (!has_device(meta.type.device))
+      throw Error(fmt::format("tensors of its history are on {}, which is not here",
+                              meta.type.device.str()));
+    return it->second = tensor_in(source_.storages->on(meta.type.device, storage), meta);
   }
 
   c10::Storage storage(std::size_t index) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/content.h"
+#include "ir/devices.h"
 #include "pt2/storages.h"
 #include "pt2/stored_tensor.h"
 #include "refx/error.h"
@@ -63,13 +64,15 @@ class StateReader {
                  : what == StateRole::constant ? StateKind::constant
                                                : StateKind::buffer;
     state.persistent = what != StateRole::other_buffer;
-    text.opaque = pickled || !meta || meta->type.layout != c10::kStrided || !meta->type.device.is_cpu();
+    text.opaque = pickled || !meta || meta->type.layout != c10::kStrided ||
+                  !has_device(meta->type.device);
     if (text.opaque) {
       state.tensor = closed_tensor(meta ? &*meta : nullptr);
     } else {
       if (const std::string why = why_outside(*meta, record->record.size); !why.empty())
         document.fail(why);
-      state.tensor = tensor_in(source_.storages->of_original(text.record), *meta);
+      const c10::Storage stored = source_.storages->of_original(text.record);
+      state.tensor = tensor_in(source_.storages->on(meta->type.device, stored), *meta);
     }
     const StateId id = editor_.add_state(std::move(state));
     text.entry = editor_.state().pointer(id);

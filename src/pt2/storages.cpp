@@ -9,6 +9,7 @@
 #include "edit/made.h"
 #include "ir/content.h"
 #include "pt2/source.h"
+#include "pt2/stored_tensor.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -75,6 +76,18 @@ c10::Storage Storages::of_record(const Record& record) {
   if (!is_new) return it->second;
   it->second = mapped(source_.archive, record, 0);
   records_[it->second.unsafeGetStorageImpl()] = &record;
+  return it->second;
+}
+
+c10::Storage Storages::on(c10::Device device, const c10::Storage& storage) {
+  if (device == storage.device()) return storage;
+  auto [it, is_new] = moved_.try_emplace({storage.unsafeGetStorageImpl(), device.index()});
+  if (!is_new) return it->second;
+  const at::Tensor bytes = bytes_in(storage);
+  require_content(bytes);
+  it->second = bytes.to(device).storage();
+  if (const Record* record = record_of(storage))
+    records_[it->second.unsafeGetStorageImpl()] = record;
   return it->second;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/TensorBase.h>
 
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -24,6 +25,8 @@ class Storages {
   // The same bytes in memory of their own: what is written to the other is not seen here.
   c10::Storage unshared(const Record& record);
   c10::Storage of_original(const std::string& record);   // wherever that is kept now
+  // The same bytes on this device, copied there once; the storage itself if it is there already.
+  c10::Storage on(c10::Device device, const c10::Storage& storage);
   // The record that the storage was made of; null for any other memory.
   const Record* record_of(const c10::Storage& storage) const;
 
@@ -31,6 +34,7 @@ class Storages {
   const Pt2Source& source_;
   std::unordered_map<std::string, c10::Storage> of_record_, of_content_, unshared_;
   std::unordered_map<const void*, const Record*> records_;
+  std::map<std::pair<const void*, int>, c10::Storage> moved_;  // by the index of the device
 };
 
 // The bytes of a part of another tensor, dense; made when they are first needed.

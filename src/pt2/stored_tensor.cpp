@@ -40,15 +40,29 @@ std::string why_outside(const TensorMeta& meta, std::uint64_t bytes) {
   return fmt::format("its sizes, strides and storage_offset do not fit into the {} bytes of its record", bytes);
 }
 
-at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta) {
+namespace {
+
+at::Tensor over(const c10::Storage& storage, c10::ScalarType dtype, c10::IntArrayRef sizes,
+                c10::IntArrayRef strides, std::int64_t offset) {
   const c10::InferenceMode ordinary_tensors(false);
+  const auto key = storage.device().is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(meta.type.dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(numbers(meta.type.sizes), numbers(meta.strides),
-                                                      meta.offset.value);
+      c10::Storage(storage), c10::DispatchKeySet(key), c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return tensor;
+}
+
+}  // namespace
+
+at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta) {
+  at::Tensor tensor = over(storage, meta.type.dtype, numbers(meta.type.sizes),
+                           numbers(meta.strides), meta.offset.value);
   if (meta.type.requires_grad) tensor.set_requires_grad(true);
   return tensor;
+}
+
+at::TensorBase bytes_in(const c10::Storage& storage) {
+  return over(storage, at::kByte, {static_cast<std::int64_t>(storage.nbytes())}, {1}, 0);
 }
 
 at::TensorBase closed_tensor(const TensorMeta* meta) {

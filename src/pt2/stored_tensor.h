@@ -12,6 +12,9 @@ std::string why_outside(const TensorMeta& meta, std::uint64_t bytes);
 // A tensor over a storage that holds it.
 at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta);
 
+// All bytes of a storage.
+at::TensorBase bytes_in(const c10::Storage& storage);
+
 // A tensor without data that stands for one that refx carries but cannot open.
 at::TensorBase closed_tensor(const TensorMeta* meta);
 

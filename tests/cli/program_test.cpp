@@ -120,6 +120,10 @@ Commands:
   forget                  Drop the history and the originals that it keeps
   run                     Run a model and show what comes out
   verify                  Compare what a model computes with what its original did
+  bench                   Measure a model against its original, or against another file
+  tune                    Find the rewrites that pay on this machine and these inputs
+  bisect                  Find the steps that make a check fail
+  report                  Write a page that shows a model, its steps and what they do
   demo                    Rewrite a small model, and take it back step by step
   completion              Print a completion script for a shell
 

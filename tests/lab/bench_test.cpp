@@ -34,8 +34,8 @@ TEST(Statistics, TheIntervalHoldsTheMedianAsOftenAsItSays) {
     for (double& v : values) v = heavy(random);
     holds += bootstrap_median(values, 0.95, static_cast<std::uint64_t>(i)).holds(2.0);
   }
-  EXPECT_GE(holds, 465);
-  EXPECT_LE(holds, 492);
+  EXPECT_GE(holds, 472);
+  EXPECT_LE(holds, 497);
 }
 
 // ---- a machine made up -------------------------------------------------------------------------
@@ -72,6 +72,7 @@ class Simulated : public Clock {
   double noise_, now_ = 0, cost_ = 0;
 };
 
+// … of a hundred contests.
 int times(Speed speed, double before, double after, double noise = 0.05) {
   int all = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -81,8 +82,8 @@ int times(Speed speed, double before, double after, double noise = 0.05) {
   return all;
 }
 
-TEST(Contest, EqualModelsAreEqual) { EXPECT_GE(times(Speed::no_difference, 1e-3, 1e-3), 97); }
-TEST(Contest, SlowModelsToo) { EXPECT_GE(times(Speed::no_difference, 0.1, 0.1), 97); }
+TEST(Contest, EqualModelsAreEqual) { EXPECT_GE(times(Speed::no_difference, 1e-3, 1e-3), 98); }
+TEST(Contest, SlowModelsToo) { EXPECT_GE(times(Speed::no_difference, 0.1, 0.1), 98); }
 TEST(Contest, AFewPercentAreSeen) {
   EXPECT_GE(times(Speed::faster, 1.03e-3, 1e-3), 99);
   EXPECT_GE(times(Speed::slower, 1e-3, 1.03e-3), 99);
@@ -104,7 +105,7 @@ TEST(Contest, RunsAtLeastTheRoundsAndSecondsAskedFor) {
   EXPECT_NEAR(c.ratio, 0.5, 0.02);
   EXPECT_LE(c.low, c.ratio);
   EXPECT_GE(c.high, c.ratio);
-  EXPECT_NEAR(c.before.median, 1e-4, 1e-5);
+  EXPECT_NEAR(c.before.median, 1e-4, 3e-5);
   EXPECT_GT(c.before.runs, 1000u);
 }
 

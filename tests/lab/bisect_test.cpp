@@ -25,9 +25,13 @@ class Raise : public ReversibleTransformation {
   std::string name() const override { return "raise"; }
   Findings find(const Model& model) const override {
     Findings all;
-    for (NodeId id : model.graph())
-      if (const Node& node = model.graph()[id]; node.name[0] == 's' && factor(node) < 1)
-        all.sites.push_back({node.name, {id}});
+    int i = 0;
+    for (NodeId id : model.graph()) {
+      const Node& node = model.graph()[id];
+      if (node.target != "aten.mul.Scalar") continue;
+      if (factor(node) < 1) all.sites.push_back({fmt::format("s{}", i), {id}});
+      ++i;
+    }
     return all;
   }
   void apply(Editor& editor, const Site& site) const override {
@@ -41,30 +45,17 @@ class Raise : public ReversibleTransformation {
 // s0 … are 0 for an input of ones, and 1 after two steps each. The result is 0 unless all of one of
 // these sets are 1.
 Model planted(int sites, const Sets& sets) {
-  const auto call = [](const std::string& name, const char* op, const std::string& args) {
-    return fmt::format(
-        "    %{} : [num_users=0] = call_function[target=aten.{}](args = ({}), kwargs = {{}})\n", name,
-        op, args);
-  };
-  std::string text = "graph():\n    %x : f32[1] [num_users=0] = placeholder[target=x]\n";
-  for (int i = 0; i < sites; ++i) text += call(fmt::format("s{}", i), "mul.Tensor", "%x, 0.0");
-  text += call("out", "mul.Tensor", "%x, 0.0");
-  std::string out = "out";
-  int n = 0;
+  Builder b;
+  const NodeId x = b.input("x");
+  std::vector<NodeId> s;
+  for (int i = 0; i < sites; ++i) s.push_back(b.call("aten.mul.Scalar", {x, 0.0}));
+  NodeId sum = b.call("aten.mul.Tensor", {x, 0.0});
   for (const auto& set : sets) {
-    std::string sum = fmt::format("t{}", n++);
-    text += call(sum, "mul.Tensor", fmt::format("%x, {:.1f}", 0.5 - static_cast<double>(set.size())));
-    for (int i : set) {
-      const std::string more = fmt::format("t{}", n++);
-      text += call(more, "add.Tensor", fmt::format("%{}, %s{}", sum, i));
-      sum = more;
-    }
-    const std::string positive = fmt::format("t{}", n++), next = fmt::format("t{}", n++);
-    text += call(positive, "relu.default", "%" + sum);
-    text += call(next, "add.Tensor", fmt::format("%{}, %{}", out, positive));
-    out = next;
+    NodeId all = b.call("aten.mul.Tensor", {x, 0.5 - static_cast<double>(set.size())});
+    for (int i : set) all = b.call("aten.add.Tensor", {all, s[static_cast<std::size_t>(i)]});
+    sum = b.call("aten.add.Tensor", {sum, b.call("aten.relu.default", {all})});
   }
-  return parse(text + "    return " + out);
+  return b.build(sum);
 }
 
 Model raised(const Model& original) {
@@ -192,6 +183,7 @@ TEST(Bisect, BothEndsMustBeJudged) {
 // ---- skips -------------------------------------------------------------------------------------
 
 TEST(Bisect, SearchesAroundFormsThatCannotBeJudged) {
+  int exact = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     const int sites = 4 + static_cast<int>(random() % 20);
@@ -207,13 +199,18 @@ TEST(Bisect, SearchesAroundFormsThatCannotBeJudged) {
       return ids.count(culprit) ? Verdict::bad : Verdict::good;
     });
     const Bisection result = bisect(model, check);
-    ASSERT_EQ(result.culprits.size(), 1u) << seed;
-    const auto& named = result.culprits[0].steps;
-    EXPECT_TRUE(std::count(named.begin(), named.end(), StepId(culprit))) << seed;
+    ASSERT_FALSE(result.culprits.empty()) << seed;
     if (result.unsure.empty()) {
-      EXPECT_EQ(named.size(), 1u) << seed;
+      ASSERT_EQ(result.culprits.size(), 1u) << seed;
+      EXPECT_EQ(result.culprits[0].steps, std::vector<StepId>{StepId(culprit)}) << seed;
+      ++exact;
     }
+    for (const Culprit& c : result.culprits)
+      EXPECT_TRUE(std::count(c.steps.begin(), c.steps.end(), StepId(culprit)) ||
+                  std::count(c.built_on.begin(), c.built_on.end(), StepId(culprit)))
+          << seed;
   }
+  EXPECT_GE(exact, 150);
 }
 
 TEST(Bisect, SaysWhichStepsItIsNotSureOf) {
@@ -286,7 +283,7 @@ TEST_F(BisectJournal, ReportsProgressAndStopsWhenTold) {
   };
   EXPECT_EQ(error_of([&] { bisect(model_, judge_, {.progress = stop}); }), "stop");
   EXPECT_EQ(seen[0], "check 1: 60 of 60 steps");
-  EXPECT_EQ(seen[1], "check 2: 0 of 60 steps");
+  EXPECT_EQ(seen[2], "check 2: 0 of 60 steps");
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class Snapshot:
 
 
 def bits(tensor):
-    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    return tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
 
 
 def trace(model):

@@ -1,0 +1,107 @@
+"""Results of measuring, tuning and searching, and how progress is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+from typing import Any, Callable, Optional, Protocol, Union, cast
+
+from ._step import Step
+
+# Called as progress(done, total, what); total is 0 where it is not known.
+Callback = Callable[[int, int, str], object]
+
+
+class Bar(Protocol):
+    """What a bar of tqdm has."""
+
+    total: Any
+    n: Any
+
+    def set_description(self, text: str) -> object: ...
+
+
+Progress = Union[Callback, Bar]
+
+
+def callback(progress: Optional[Progress]) -> Optional[Callback]:
+    """A bar of tqdm as a function; a function as it is."""
+    if progress is None or not hasattr(progress, "set_description"):
+        return progress
+    bar = cast(Bar, progress)
+
+    def show(done: int, total: int, what: str) -> None:
+        bar.total, bar.n = total or None, done
+        bar.set_description(what)
+
+    return show
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    data: dict[str, Any] = dataclasses.field(repr=False)  # everything, as `refx ... --json` prints it
+    text: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark(Result):
+    """How much faster a model is than another, with the interval that holds the true ratio."""
+
+    speed: str  # "faster", "slower", "no difference" or "unstable"
+    ratio: float
+    low: float
+    high: float
+    steps: list[dict[str, Any]] = dataclasses.field(repr=False)  # what each gives
+
+    @classmethod
+    def of(cls, result: tuple[str, str]) -> Benchmark:
+        data = json.loads(result[0])
+        contest = data["contest"]
+        return cls(data, result[1], contest["speed"], contest["ratio"], contest["low"],
+                   contest["high"], data["steps"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning(Result):
+    """What was tried where, what it gave, and what became of the model."""
+
+    changed: bool
+    ratio: float  # of the input's time to the result's; 1 if it was left as it was
+
+    @classmethod
+    def of(cls, result: tuple[str, str]) -> Tuning:
+        data = json.loads(result[0])
+        return cls(data, result[1], data["changed"], data["proof"]["ratio"] if data["changed"] else 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bisection(Result):
+    """The smallest sets of steps that make a check fail. True if there are any."""
+
+    culprits: list[list[Step]]
+    repair: list[int]  # ids of steps: reversed with dependents="cascade", the check passes
+
+    def __bool__(self) -> bool:
+        return bool(self.culprits)
+
+    @classmethod
+    def of(cls, result: tuple[str, str], steps: list[Step]) -> Bisection:
+        data = json.loads(result[0])
+        by_id = {step.id: step for step in steps}
+        culprits = [[by_id[step["id"]] for step in culprit["steps"]] for culprit in data["culprits"]]
+        return cls(data, result[1], culprits, data["repair"])
+
+
+class Report(str):
+    """A page of HTML that needs nothing else; shown inline in notebooks."""
+
+    def _repr_html_(self) -> str:
+        return (f'<iframe srcdoc="{html.escape(self, quote=True)}" width="100%" height="720" '
+                'style="border: 1px solid #8884"></iframe>')

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace refx {
+
+// Whether tensors can be there, in this process and on this machine.
+bool has_device(c10::Device device);
+
+}  // namespace refx

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "refx/registry.h"
+
+namespace refx {
+
+// A part of a model that transformations compete for, with the nodes that use its results, as a
+// model that runs by itself.
+struct Place {
+  std::string site;          // what to call it
+  std::vector<NodeId> core;  // the nodes of its sites, in the whole
+  Model part;
+  std::vector<NodeId> inputs;  // nodes of the whole whose values the part takes
+  std::set<NodeId> users;      // nodes of the part that only use its results
+  std::string key;             // the same for places that are alike
+};
+
+// The places where these transformations apply. Sites that have a node in common are one place.
+std::vector<Place> places_of(const Model& model, const std::vector<TransformationPtr>& all);
+
+// What these nodes are in a run of the model.
+std::vector<c10::IValue> values_of(const Model& model, const std::vector<NodeId>& nodes,
+                                   const std::vector<c10::IValue>& inputs);
+
+}  // namespace refx

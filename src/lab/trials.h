@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "refx/tune.h"
+
+namespace simdjson::dom {
+class element;
+}
+
+namespace refx {
+
+// What was measured, by the class of places, the moves, and where it was measured.
+class Trials {
+ public:
+  // `where` tells machines, versions and settings apart whose numbers do not compare.
+  Trials(std::string where, std::string record);
+
+  // Returns how many of them count here.
+  std::size_t read(const std::string& path);
+  // A line as another process's add() made it.
+  void read_line(const std::string& line);
+  const Trial* find(const std::string& key, const std::vector<std::string>& moves) const;
+  // Returns its line.
+  std::string add(const std::string& key, const Trial& trial);
+
+ private:
+  bool take(const simdjson::dom::element& line, bool remembered);
+
+  std::string where_, record_;
+  std::map<std::pair<std::string, std::vector<std::string>>, Trial> all_;
+};
+
+}  // namespace refx

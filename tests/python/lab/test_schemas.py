@@ -1,0 +1,131 @@
+"""What the program prints with --json is what docs/schemas says."""
+
+import json
+import pathlib
+
+import jsonschema
+import pytest
+import torch
+
+SCHEMAS = pathlib.Path(__file__).resolve().parents[3] / "docs" / "schemas"
+QUICK = ("--seconds", "0.05", "--threads", "1")
+
+
+def schema(command):
+    return json.loads((SCHEMAS / f"{command}.json").read_text())
+
+
+@pytest.fixture
+def checked(desk):
+    """checked(command, args): the output as JSON, found to be as the command's schema says."""
+
+    def run(command, *args, code=0):
+        value = json.loads(desk(command, *args, "--json", code=code).out)
+        jsonschema.Draft202012Validator(schema(command)).validate(value)
+        return value
+
+    return run
+
+
+def objects(part):
+    """All schemas of objects in a schema."""
+    if isinstance(part, dict):
+        if part.get("type") == "object":
+            yield part
+        for inner in part.values():
+            yield from objects(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from objects(inner)
+
+
+def test_every_command_with_json_has_a_schema_and_a_line_in_the_documentation(desk):
+    commands = [line.split()[0] for line in desk("--help").out.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
+    with_json = sorted(c for c in commands if "--json" in desk(c, "--help").out)
+    assert "bisect" in with_json
+    assert with_json == sorted(path.stem for path in SCHEMAS.glob("*.json"))
+    text = (SCHEMAS.parent / "json.md").read_text()
+    assert [c for c in with_json if f"(schemas/{c}.json)" not in text] == []
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.stem)
+def test_schemas_are_schemas_that_let_nothing_unknown_pass(path):
+    text = json.loads(path.read_text())
+    jsonschema.Draft202012Validator.check_schema(text)
+    assert text["title"] == f"refx {path.stem} --json" and text["description"]
+    for part in objects(text):
+        assert "additionalProperties" in part or part.get("description") == "Settings of the transformation"
+
+
+def test_list(checked):
+    assert len(checked("list")) == 5
+
+
+@pytest.mark.parametrize("name", ["blocks", "fold", "choice", "plain"])
+def test_a_model_from_its_inspection_to_forgetting_it(desk, model, checked, name):
+    path = desk.put(model(name))
+    checked("inspect", path)
+    assert checked("log", path) == []
+    assert checked("apply", path, "all", "--dry-run")["output"] is None
+    applied = checked("apply", path, "all", "-o", "fast.pt2")
+    assert len(checked("log", "fast.pt2")) == len(applied["steps"])
+    assert checked("inspect", "fast.pt2", "--graph")["graph"]
+    checked("diff", "fast.pt2", code=1 if applied["steps"] else 0)
+    assert checked("diff", path, path)["equal"]
+    checked("reverse", "fast.pt2", "--all", "-o", "back.pt2")
+    checked("forget", "fast.pt2", "-o", "slim.pt2")
+
+
+def test_reversing_what_others_are_built_on(desk, model, checked):
+    path = desk.put(model("blocks", steps=True))
+    outcomes = {step["outcome"] for step in checked("reverse", path, "1", "-o", "a.pt2")["steps"]}
+    assert outcomes == {"reversed", "reapplied"}
+    outcomes = {step["outcome"] for step in checked("reverse", path, "1", "--cascade", "-o", "b.pt2")["steps"]}
+    assert outcomes == {"reversed", "dropped"}
+
+
+def test_differences_of_values_and_interfaces(desk, model, checked):
+    blocks, wide = desk.put(model("blocks")), desk.put(model("wide"))
+    assert checked("diff", blocks, wide, code=1)["interface"]
+    assert checked("diff", desk.put(model("floors")), desk.put(model("plain")), code=1)["nodes"]
+
+
+@pytest.mark.parametrize("name", ["blocks", "fold", "floors", "plain"])
+def test_running_and_verifying(desk, model, checked, name):
+    path = desk.put(model(name, steps=True))
+    assert checked("run", path)["outputs"]
+    checked("run", path, "-o", "out.pt")
+    # 41 / 41 is 1, and 41 * (1 / 41) is not.
+    differs = 1 if name == "floors" else 0
+    checked("verify", path, code=differs)
+    checked("verify", path, "--per-step", code=differs)
+
+
+def test_values_that_are_not_finite(desk, model, checked):
+    torch.save((torch.tensor([float("inf"), float("nan"), -1.0]),), desk.work / "x.pt")
+    path = desk.put(model("plain"))
+    [output] = checked("run", path, "--inputs", "x.pt")["outputs"]
+    assert output["max"] is None and output["nan"] == 1
+    checked("verify", path, "--inputs", "x.pt")
+
+
+def test_bench(desk, model, checked):
+    assert checked("bench", desk.put(model("fold")), *QUICK)["steps"] == []
+    assert len(checked("bench", desk.put(model("floors", steps=True)), "--per-step", *QUICK)["steps"]) == 4
+
+
+def test_tune(desk, model, checked):
+    assert checked("tune", desk.put(model("fold")), "-o", "a.pt2", *QUICK)["decided"]
+    assert checked("tune", desk.put(model("plain")), "-o", "b.pt2", *QUICK)["classes"] == []
+    path = desk.put(model("blocks"))
+    assert not checked("tune", path, "--shard", "1/2", "--trials", "t.jsonl", *QUICK)["decided"]
+    checked("tune", path, "-o", "c.pt2", "--merge", "t.jsonl", *QUICK)
+
+
+def test_bisect(desk, model, checked):
+    path = desk.put(model("floors", steps=True))
+    assert checked("bisect", path, "--tolerance", "1e-3")["culprits"]
+    assert checked("bisect", path, "--run", "true {}", code=1)["command"] is None
+    assert checked("bisect", path, "--run", "false {}", code=1)["original"] == "bad"
+    check = "grep -aq levels.0.div {} && ! grep -aqF '\"site\": \"levels.1.div_1\"' {} && exit 125; ! grep -aqF '\"site\": \"levels.0.div\"' {}"
+    assert checked("bisect", path, "--run", check)["culprits"]
