@@ -27,8 +27,8 @@ asan: build-asan/build.ninja  ## run all tests under AddressSanitizer and UBSan
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
 
-format:  ## clang-format our C++ sources
-	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs -r clang-format -i
+format:  ## clang-format our sources
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.js' '*.mjs' | xargs -r clang-format -i
 
 clean:  ## remove the build folders (keeps .venv)
 	rm -rf build build-debug build-asan

@@ -1,7 +1,5 @@
 // refx report: one page of HTML about a model, its steps and what they do.
 
-#include "refx/report.h"
-
 #include <fmt/format.h>
 
 #include "archive/atomic_file.h"
@@ -11,13 +9,13 @@
 #include "progress.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
+#include "refx/report.h"
 #include "text/shell_word.h"
 
 namespace refx::cli {
 
 int report(const ReportOptions& options) {
-  if (options.output.empty())
-    throw Error("'report' writes a file: say which with -o OUT.html");
+  if (options.output.empty()) throw Error("'report' writes a file: say which with -o OUT.html");
   if (same_file(options.model, options.output))
     throw Error(fmt::format("-o {} is the model itself: the page needs a file of its own",
                             shell_word(options.output)));

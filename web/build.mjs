@@ -1,14 +1,20 @@
 // Bundles the page into one HTML text and writes it as a C++ source: node build.mjs PAGE.cpp
 
+import {build} from 'esbuild';
 import {mkdir, readFile, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 
-import {build} from 'esbuild';
-
 const source = join(dirname(fileURLToPath(import.meta.url)), 'src');
-const options = {bundle: true, minify: true, write: false, charset: 'ascii', target: 'es2022',
-                 legalComments: 'none', logLevel: 'warning'};
+const options = {
+  bundle: true,
+  minify: true,
+  write: false,
+  charset: 'ascii',
+  target: 'es2022',
+  legalComments: 'none',
+  logLevel: 'warning'
+};
 
 const bundle = async (entry, more) => {
   const result = await build({...options, entryPoints: [join(source, entry)], ...more});
@@ -20,10 +26,12 @@ const bundle = async (entry, more) => {
 const workers = {
   name: 'workers',
   setup({onResolve, onLoad}) {
-    onResolve({filter: /\?text$/},
-              ({path}) => ({path: path.replace(/^\.\//, '').replace('?text', ''), namespace: 'text'}));
-    onLoad({filter: /.*/, namespace: 'text'}, async ({path}) =>
-        ({contents: await bundle(path, {format: 'iife'}), loader: 'text'}));
+    onResolve(
+        {filter: /\?text$/},
+        ({path}) => ({path: path.replace(/^\.\//, '').replace('?text', ''), namespace: 'text'}));
+    onLoad(
+        {filter: /.*/, namespace: 'text'},
+        async ({path}) => ({contents: await bundle(path, {format: 'iife'}), loader: 'text'}));
   },
 };
 

@@ -25,14 +25,11 @@ struct DrawnNode {
 // both forms in the same places.
 class BothGraphs {
  public:
-  BothGraphs(const Model& original, const Model& current, const NodeNames& names,
-             Strings& strings);
+  BothGraphs(const Model& original, const Model& current, const NodeNames& names, Strings& strings);
 
   const std::vector<DrawnNode>& nodes() const { return nodes_; }
   // Where it is among nodes(); -1 if it is in neither form.
-  int position(NodeId id) const {
-    return id.value < positions_.size() ? positions_[id.value] : -1;
-  }
+  int position(NodeId id) const { return id.value < positions_.size() ? positions_[id.value] : -1; }
 
  private:
   void collect_rewritten(const Model& original, const Model& current);

@@ -41,8 +41,7 @@ struct Size {
     std::unordered_set<const void*> storages;  // tied tensors are one piece of memory
     for (StateId id : model.state()) {
       const at::TensorBase& tensor = model.state()[id].tensor;
-      if (!tensor.has_storage() ||
-          storages.insert(tensor.storage().unsafeGetStorageImpl()).second)
+      if (!tensor.has_storage() || storages.insert(tensor.storage().unsafeGetStorageImpl()).second)
         bytes += tensor.nbytes();
     }
   }
@@ -86,7 +85,8 @@ class StepLines {
     std::vector<int> drawn, lines;
     for (const auto* change : nodes) {
       if (const int at = graphs_.position(change->id); at >= 0) drawn.push_back(at);
-      add(*change, [&](const Node& node) { return line_of(node, names_); }, lines);
+      add(
+          *change, [&](const Node& node) { return line_of(node, names_); }, lines);
     }
     each<Module>(step, lines);
     each<StateEntry>(step, lines);
@@ -96,10 +96,9 @@ class StepLines {
     return "{" + member("id", std::to_string(step.id.value)) + "," +
            member("transformation", std::to_string(strings_.of(step.transformation))) + "," +
            member("signature", std::to_string(strings_.of(step.signature))) + "," +
-           member("parameters", parameters.take()) + "," +
-           member("site", json_string(step.site)) + "," +
-           member("bytes", std::to_string(step.bytes())) + "," + member("nodes", packed(drawn)) +
-           "," + member("lines", packed(lines)) + "}";
+           member("parameters", parameters.take()) + "," + member("site", json_string(step.site)) +
+           "," + member("bytes", std::to_string(step.bytes())) + "," +
+           member("nodes", packed(drawn)) + "," + member("lines", packed(lines)) + "}";
   }
 
  private:
@@ -109,7 +108,8 @@ class StepLines {
   void each(const Step& step, std::vector<int>& lines) {
     for (const Edit& edit : step.edits)
       if (const auto* change = std::get_if<Change<T>>(&edit))
-        add(*change, [](const T& value) { return line_of(value); }, lines);
+        add(
+            *change, [](const T& value) { return line_of(value); }, lines);
   }
 
   template <class T, class F>
@@ -153,8 +153,9 @@ std::string graph_json(const BothGraphs& graphs) {
          member("inputs",
                 packed(graphs.nodes(), [](const DrawnNode& n) { return packed(n.inputs); })) +
          "," +
-         member("op_before", where([](const DrawnNode& n) { return n.op_before != n.op; },
-                                   [](const DrawnNode& n) { return std::to_string(n.op_before); })) +
+         member("op_before",
+                where([](const DrawnNode& n) { return n.op_before != n.op; },
+                      [](const DrawnNode& n) { return std::to_string(n.op_before); })) +
          "," +
          member("inputs_before",
                 where([](const DrawnNode& n) { return n.inputs_before != n.inputs; },
@@ -200,14 +201,15 @@ std::string page_data(const Model& model, const ReportOptions& options, const st
   for (const Step& step : model.history()) steps.push_back(lines.json(step));
 
   return without_tags(
-      "{" + member("title", json_string(title)) + "," + member("version", json_string(REFX_VERSION)) +
-      "," + member("file", file_json(model)) + ",\n" + member("before", Size(original).json()) + "," +
-      member("after", Size(model).json()) + ",\n" +
-      member("verification", result_json(options.verification, options.not_verified)) + ",\n" +
-      member("benchmark", result_json(options.benchmark, options.not_benchmarked)) + ",\n" +
+      "{" + member("title", json_string(title)) + "," +
+      member("version", json_string(REFX_VERSION)) + "," + member("file", file_json(model)) +
+      ",\n" + member("before", Size(original).json()) + "," + member("after", Size(model).json()) +
+      ",\n" + member("verification", result_json(options.verification, options.not_verified)) +
+      ",\n" + member("benchmark", result_json(options.benchmark, options.not_benchmarked)) + ",\n" +
       member("steps", packed(steps, [](const std::string& step) { return step; })) + ",\n" +
       member("nodes", graph_json(graphs)) + ",\n" +
-      member("strings", packed(strings.all(), [](const std::string* s) { return json_string(*s); })) +
+      member("strings",
+             packed(strings.all(), [](const std::string* s) { return json_string(*s); })) +
       "}");
 }
 

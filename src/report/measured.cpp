@@ -33,15 +33,14 @@ Measured<Result> measure(const char* command, bool wanted, const Model& model,
 
 MeasuredReport measured_report(const Model& model, const MeasureOptions& options) {
   MeasuredReport result;
-  const auto verified =
-      measure<Verification>("verify", options.verify, model, result.notes, [&] {
-        VerifyOptions how;
-        if (!options.inputs.values.empty()) how.inputs = {options.inputs};
-        how.threads = options.threads;
-        how.per_step = options.per_step;
-        how.seed = options.seed;
-        return verify(model, how);
-      });
+  const auto verified = measure<Verification>("verify", options.verify, model, result.notes, [&] {
+    VerifyOptions how;
+    if (!options.inputs.values.empty()) how.inputs = {options.inputs};
+    how.threads = options.threads;
+    how.per_step = options.per_step;
+    how.seed = options.seed;
+    return verify(model, how);
+  });
   const auto timed = measure<Benchmark>("bench", options.bench, model, result.notes, [&] {
     return bench(model, {.inputs = options.inputs,
                          .threads = options.threads,

@@ -18,15 +18,21 @@ const [web, pages, program, models] = process.argv.slice(2).map((path) => resolv
 const {chromium} = createRequire(join(web, 'package.json'))('playwright-core');
 const scratch = mkdtempSync(join(tmpdir(), 'refx-browser-'));
 const BROWSER = '/usr/bin/chromium';
-const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-               '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const FLAGS = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+  '--disable-background-networking', '--disable-component-update', '--disable-sync'
+];
 if (!existsSync(BROWSER)) {
   console.log(`SKIP: no ${BROWSER}`);
   process.exit(0);
 }
 
 const browser = await chromium.launchPersistentContext(join(scratch, 'profile'), {
-  executablePath: BROWSER, headless: true, args: FLAGS, colorScheme: 'light', viewport: {width: 1280, height: 800},
+  executablePath: BROWSER,
+  headless: true,
+  args: FLAGS,
+  colorScheme: 'light',
+  viewport: {width: 1280, height: 800},
 });
 
 browser.setDefaultTimeout(120_000);
@@ -40,13 +46,17 @@ const open = async (file) => {
   page.on('pageerror', (error) => trouble.push(`error: ${error.message}`));
   page.on('dialog', (dialog) => trouble.push(`dialog: ${dialog.message()}`));
   page.on('request', (request) => {
-    if (request.url() !== url && !request.url().startsWith('blob:')) trouble.push(`request: ${request.url()}`);
+    if (request.url() !== url && !request.url().startsWith('blob:'))
+      trouble.push(`request: ${request.url()}`);
   });
   await page.goto(url);
-  return {page, done: async () => {
-    assert.deepEqual(trouble, [], file);
-    await page.close();
-  }};
+  return {
+    page,
+    done: async () => {
+      assert.deepEqual(trouble, [], file);
+      await page.close();
+    }
+  };
 };
 
 const showGraph = async (page) => {
@@ -55,9 +65,11 @@ const showGraph = async (page) => {
 };
 
 // Where everything that is drawn stands, by item.
-const places = (page) => page.$$eval('.item, .frame', (all) => all.map((e) => `${e.dataset.item} ${e.getAttribute('transform')}`));
+const places = (page) => page.$$eval(
+    '.item, .frame', (all) => all.map((e) => `${e.dataset.item} ${e.getAttribute('transform')}`));
 
-const seen = (page, selector) => page.$$eval(selector, (all) => all.filter((e) => getComputedStyle(e).visibility === 'visible').length);
+const seen = (page, selector) => page.$$eval(
+    selector, (all) => all.filter((e) => getComputedStyle(e).visibility === 'visible').length);
 
 const find = async (page, name) => {
   await page.fill('#search', name);
@@ -70,7 +82,9 @@ const find = async (page, name) => {
 const workOf = async (page, act) => {
   const client = await page.context().newCDPSession(page);
   await client.send('Performance.enable', {timeDomain: 'threadTicks'});
-  const busy = async () => (await client.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value;
+  const busy = async () => (await client.send('Performance.getMetrics'))
+                               .metrics.find((m) => m.name === 'TaskDuration')
+                               .value;
   const before = await busy();
   await act();
   return (await busy() - before) * 1000;
@@ -106,7 +120,8 @@ const tests = {
 
   async 'results are drawn'() {
     const {page, done} = await open(join(pages, 'results.html'));
-    assert.equal(await page.textContent('[aria-label=Verification] .verdict'), 'Differs from its original');
+    assert.equal(
+        await page.textContent('[aria-label=Verification] .verdict'), 'Differs from its original');
     assert.equal(await page.locator('[aria-label=Verification] .failed').count(), 1);
     assert.equal(await page.locator('[aria-label=Speed] circle.round').count(), 6);
     assert.match(await page.textContent('[aria-label=Verification]'), /a <note>/);
@@ -199,7 +214,8 @@ const tests = {
     });
     const searching = await workOf(page, () => find(page, 'softmax_777'));
     assert.ok(await page.locator('.item').count() < 300);
-    console.log(`  work: opening twice ${opening.toFixed()} ms, searching ${searching.toFixed()} ms`);
+    console.log(
+        `  work: opening twice ${opening.toFixed()} ms, searching ${searching.toFixed()} ms`);
     assert.ok(opening < 1500 && searching < 1500);
     await done();
   },

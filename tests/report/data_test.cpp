@@ -15,13 +15,16 @@ using testing::parse_filled;
 // What the page gets, with texts in place of their numbers.
 class Data {
  public:
-  explicit Data(const Model& model, const ReportOptions& options = {}, const std::string& title = "m")
+  explicit Data(const Model& model, const ReportOptions& options = {},
+                const std::string& title = "m")
       : json_(page_data(model, options, title)), root_(parser_.parse(json_)) {}
 
   const std::string& json() const { return json_; }
   simdjson::dom::element root() const { return root_; }
   std::string text(std::int64_t i) const {
-    return i < 0 ? "-" : std::string(root_["strings"].at(static_cast<std::size_t>(i)).get_string().value());
+    return i < 0
+               ? "-"
+               : std::string(root_["strings"].at(static_cast<std::size_t>(i)).get_string().value());
   }
   std::string column(const char* name, std::size_t i) const {
     return text(root_["nodes"][name].at(i).get_int64());

@@ -75,8 +75,14 @@ Model chain(int nodes) {
 }
 
 Verification some_verification() {
-  OutputCheck good{.path = "output[0]", .type = "f32[2, 3, 4]", .scale = 2, .original_error = 4e-7,
-                   .current_error = 6e-7, .rounding_error = 0, .allowed = 4e-6, .problem = ""};
+  OutputCheck good{.path = "output[0]",
+                   .type = "f32[2, 3, 4]",
+                   .scale = 2,
+                   .original_error = 4e-7,
+                   .current_error = 6e-7,
+                   .rounding_error = 0,
+                   .allowed = 4e-6,
+                   .problem = ""};
   OutputCheck bad = good;
   bad.path = "output[1]";
   bad.current_error = 1e-3;
@@ -103,7 +109,8 @@ Benchmark some_benchmark() {
   b.contest.rounds = {1.10, 1.13, 1.14, 1.14, 1.15, 1.18};
   b.contest.speed = Speed::faster;
   for (std::uint32_t id : {1u, 2u})
-    b.steps.push_back({StepId(id), "merge-linears", fmt::format("encoder.layer.{}", id), b.contest});
+    b.steps.push_back(
+        {StepId(id), "merge-linears", fmt::format("encoder.layer.{}", id), b.contest});
   return b;
 }
 

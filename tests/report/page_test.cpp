@@ -1,3 +1,5 @@
+#include "report/page.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -7,7 +9,6 @@
 #include "kit.h"
 #include "refx/report.h"
 #include "report/models.h"
-#include "report/page.h"
 
 namespace refx {
 namespace {
@@ -23,7 +24,8 @@ TEST_F(ReportPage, IsOneFileThatNeedsNothingElse) {
   const std::string page = report(testing::rewritten_encoder(1), {.title = "a <b> & c"});
   EXPECT_EQ(page.rfind("<!doctype html>", 0), 0u);
   EXPECT_NE(page.find("<title>a &lt;b> &amp; c</title>"), std::string::npos);
-  for (const char* outside : {"src=\"", "%REFX_", "%STYLE%", "%SCRIPT%", "@import", "sourceMappingURL"})
+  for (const char* outside :
+       {"src=\"", "%REFX_", "%STYLE%", "%SCRIPT%", "@import", "sourceMappingURL"})
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   // The only addresses in it are names, those of XML's namespaces.
   for (std::size_t at = page.find("://"); at != page.npos; at = page.find("://", at + 1))

@@ -1,6 +1,7 @@
 // refx report, driven from outside.
 
 #include "cli/program.h"
+
 #include "report/page.h"
 
 namespace refx::testing {

@@ -1,4 +1,4 @@
-import {count, plural, shortened} from './words.js';
+import {count, plural, shortened, tailOf} from './words.js';
 
 // The labels of items and the room that they take.
 
@@ -11,7 +11,10 @@ const BOLD = '600 13px system-ui, sans-serif', SMALL = '11px system-ui, sans-ser
 
 const summaryOf = ({same, added, removed, changed}) => {
   const nodes = same + added + removed + changed;
-  const parts = [added && `+${count(added)}`, removed && `\u2212${count(removed)}`, changed && `~${count(changed)}`];
+  const parts = [
+    added && `+${count(added)}`, removed && `\u2212${count(removed)}`,
+    changed && `~${count(changed)}`
+  ];
   return [plural(nodes, 'node'), ...parts.filter(Boolean)].join('  ');
 };
 
@@ -31,12 +34,13 @@ export const labelOf = (item, nodes) => {
     };
   }
   const node = nodes[item.node];
-  const titles = node.op === node.opBefore ? null :
-    {before: shortened(node.opBefore, 16), after: shortened(node.op, 16)};
+  const titles = node.op === node.opBefore ?
+      null :
+      {before: shortened(node.opBefore, 16), after: shortened(node.op, 16)};
   return {
     title: titles ? `${titles.before} \u2192 ${titles.after}` : shortened(node.op, 30),
     titles,
-    summary: shortened(node.name, 30),
+    summary: (node.op === 'weight' ? tailOf : shortened)(node.name, 30),
   };
 };
 
@@ -51,7 +55,9 @@ export const sizes = (nodes) => {
     let size = known.get(item);
     if (!size) {
       const {title, summary, detail} = labelOf(item, nodes);
-      const text = Math.max(widthOf(title, BOLD) + (item.children ? 18 : 0), widthOf(summary, SMALL), detail ? widthOf(detail, SMALL) : 0);
+      const text = Math.max(
+          widthOf(title, BOLD) + (item.children ? 18 : 0), widthOf(summary, SMALL),
+          detail ? widthOf(detail, SMALL) : 0);
       size = {width: Math.max(84, Math.ceil(text) + 28), height: detail ? 58 : 44};
       known.set(item, size);
     }

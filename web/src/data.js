@@ -2,10 +2,10 @@ import {shortOp} from './words.js';
 
 // What the library wrote (src/report/data.cpp), with the numbers of texts replaced by the texts.
 
-export const STATES = ['same', 'added', 'removed', 'changed'];
-
-const stateOf = (before, after) =>
-    before < 0 ? 'added' : after < 0 ? 'removed' : before === after ? 'same' : 'changed';
+const stateOf = (before, after) => before < 0 ? 'added' :
+    after < 0                                 ? 'removed' :
+    before === after                          ? 'same' :
+                                                'changed';
 
 const pairs = (numbers, text) => {
   const lines = [];
@@ -36,26 +36,26 @@ export const readData = (json) => {
   const columns = raw.nodes;
 
   const nodes = columns.name.map((name, i) => ({
-    index: i,
-    name: text(name),
-    op: shortOp(text(columns.op[i])),
-    opBefore: shortOp(text(columns.op_before[i] ?? columns.op[i])),
-    target: text(columns.op[i]),
-    path: text(columns.path[i]),
-    before: text(columns.before[i]),
-    after: text(columns.after[i]),
-    state: stateOf(columns.before[i], columns.after[i]),
-    inputs: columns.inputs[i],
-    inputsBefore: columns.inputs_before[i] ?? columns.inputs[i],
-    steps: [],
-  }));
+                                   index: i,
+                                   name: text(name),
+                                   op: shortOp(text(columns.op[i])),
+                                   opBefore: shortOp(text(columns.op_before[i] ?? columns.op[i])),
+                                   target: text(columns.op[i]),
+                                   path: text(columns.path[i]),
+                                   before: text(columns.before[i]),
+                                   after: text(columns.after[i]),
+                                   state: stateOf(columns.before[i], columns.after[i]),
+                                   inputs: columns.inputs[i],
+                                   inputsBefore: columns.inputs_before[i] ?? columns.inputs[i],
+                                   steps: [],
+                                 }));
 
   const steps = raw.steps.map((step) => ({
-    ...step,
-    transformation: text(step.transformation),
-    signature: text(step.signature),
-    lines: pairs(step.lines, text),
-  }));
+                                ...step,
+                                transformation: text(step.transformation),
+                                signature: text(step.signature),
+                                lines: pairs(step.lines, text),
+                              }));
   for (const step of steps)
     for (const node of step.nodes) nodes[node].steps.push(step);
 

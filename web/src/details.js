@@ -6,30 +6,57 @@ const SHOWN = 12;
 
 const usersOf = (index, edges) => {
   const users = [];
-  for (let i = 0; i < edges.from.length; ++i) if (edges.from[i] === index) users.push(edges.to[i]);
+  for (let i = 0; i < edges.from.length; ++i)
+    if (edges.from[i] === index) users.push(edges.to[i]);
   return users;
 };
 
-const inputsOf = (node) => [...new Set([...(node.after === null ? [] : node.inputs), ...(node.before === null ? [] : node.inputsBefore)])];
+const inputsOf = (node) => [...new Set([
+  ...(node.after === null ? [] : node.inputs), ...(node.before === null ? [] : node.inputsBefore)
+])];
 
-const WORDS = {same: 'unchanged', added: 'added', removed: 'removed', changed: 'changed'};
+const WORDS = {
+  same: 'unchanged',
+  added: 'added',
+  removed: 'removed',
+  changed: 'changed'
+};
 
-const links = (title, indices, data, go) => indices.length > 0 && [
-  h('h3', {}, title),
-  h('ul', {class: 'links'}, indices.slice(0, SHOWN).map((i) => h('li', {}, h('button', {type: 'button', class: `link ${data.nodes[i].state}`, onclick: () => go(data.nodes[i])},
-      data.nodes[i].name), h('span', {class: 'quiet'}, ` ${data.nodes[i].op}`)))),
-  indices.length > SHOWN && h('p', {class: 'note'}, `and ${count(indices.length - SHOWN)} more`),
+const link = (text, className, go) =>
+    h('button', {type: 'button', class: `link ${className}`, onclick: go}, text);
+
+const list = (items) => h('ul', {class: 'links'}, items.map((content) => h('li', {}, content)));
+
+const neighbours = (title, indices, data, go) => {
+  if (indices.length === 0) return null;
+  const shown = indices.slice(0, SHOWN).map((i) => data.nodes[i]);
+  return [
+    h('h3', {}, title),
+    list(shown.map(
+        (node) =>
+            [link(node.name, node.state, () => go(node)),
+             h('span', {class: 'quiet'}, ` ${node.op}`)])),
+    indices.length > SHOWN && h('p', {class: 'note'}, `and ${count(indices.length - SHOWN)} more`),
+  ];
+};
+
+const stepsOf = (node, open) => node.steps.length > 0 && [
+  h('h3', {}, 'Steps that wrote it'),
+  list(node.steps.map(
+      (step) =>
+          [link(`${step.id}  ${step.transformation}`, '', () => open(step)),
+           h('span', {class: 'quiet'}, ` ${step.site}`)])),
 ];
 
 // What is known of one node, with ways to its neighbours and its steps.
-export const nodeDetails = (node, data, {goTo, openStep}) => [
-  h('h2', {}, node.name),
-  h('p', {}, h('span', {class: `state ${node.state}`}, WORDS[node.state]), ' ', h('code', {}, node.target)),
-  h('p', {class: 'quiet'}, node.path ? `in ${node.path}` : 'in the model itself'),
-  h('h3', {}, node.state === 'changed' ? 'Before and after' : 'Text'),
-  changesView([{before: node.before, after: node.after}]),
-  node.steps.length > 0 && [h('h3', {}, 'Steps that wrote it'), h('ul', {class: 'links'}, node.steps.map((step) =>
-      h('li', {}, h('button', {type: 'button', class: 'link', onclick: () => openStep(step)}, `${step.id}  ${step.transformation}`), h('span', {class: 'quiet'}, ` ${step.site}`))))],
-  links('Inputs', inputsOf(node), data, goTo),
-  links('Users', usersOf(node.index, data.edges), data, goTo),
+export const nodeDetails = (node, data, {goTo, openStep}) =>
+    [h('h2', {}, node.name),
+     h('p', {}, h('span', {class: `state ${node.state}`}, WORDS[node.state]), ' ',
+       h('code', {}, node.target)),
+     h('p', {class: 'quiet'}, node.path ? `in ${node.path}` : 'in the model itself'),
+     h('h3', {}, node.state === 'changed' ? 'Before and after' : 'Text'),
+     changesView([{before: node.before, after: node.after}]),
+     stepsOf(node, openStep),
+     neighbours('Inputs', inputsOf(node), data, goTo),
+     neighbours('Users', usersOf(node.index, data.edges), data, goTo),
 ];

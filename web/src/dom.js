@@ -3,10 +3,13 @@ export const byId = (id) => document.getElementById(id);
 const fill = (element, attributes, children) => {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? '' : value);
+    if (name.startsWith('on'))
+      element.addEventListener(name.slice(2), value);
+    else
+      element.setAttribute(name, value === true ? '' : value);
   }
-  element.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+  element.append(
+      ...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
   return element;
 };
 

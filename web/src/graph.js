@@ -15,7 +15,8 @@ const MOST_OPENED = 300;
 const union = (boxes) => {
   const x = Math.min(...boxes.map((b) => b.x)), y = Math.min(...boxes.map((b) => b.y));
   return {
-    x, y,
+    x,
+    y,
     width: Math.max(...boxes.map((b) => b.x + b.width)) - x,
     height: Math.max(...boxes.map((b) => b.y + b.height)) - y,
   };
@@ -33,13 +34,22 @@ export class GraphView {
     this.onStep = () => {};
 
     this.world = svg('g');
-    this.canvas = svg('svg', {class: 'canvas', 'data-form': 'both', tabindex: 0, role: 'group', 'aria-label': 'The graph: arrow keys move it, plus and minus zoom'}, arrows(), this.world);
+    this.canvas =
+        svg('svg', {
+          class: 'canvas',
+          'data-form': 'both',
+          tabindex: 0,
+          role: 'group',
+          'aria-label': 'The graph: arrow keys move it, plus and minus zoom'
+        },
+            arrows(), this.world);
     this.status = h('p', {class: 'status quiet', role: 'status'});
     this.details = h('aside', {class: 'details', 'aria-label': 'The chosen node'});
     this.showHint();
     section.append(
         toolbar(searchBox(data.nodes, (node) => this.goTo(node)), this),
-        h('div', {class: 'stage'}, h('div', {class: 'sheet'}, this.canvas, this.status), this.details));
+        h('div', {class: 'stage'}, h('div', {class: 'sheet'}, this.canvas, this.status),
+          this.details));
     this.camera = new Camera(this.canvas, this.world);
     // Who walks through the graph with the Tab key sees where they are.
     this.world.addEventListener('focusin', ({target}) => {
@@ -76,8 +86,10 @@ export class GraphView {
   }
 
   press(item) {
-    if (item.children) this.toggle(item);
-    else this.choose(this.data.nodes[item.node]);
+    if (item.children)
+      this.toggle(item);
+    else
+      this.choose(this.data.nodes[item.node]);
   }
 
   toggle(item) {
@@ -90,17 +102,20 @@ export class GraphView {
   choose(node) {
     this.chosen = node;
     this.details.replaceChildren(...nodeDetails(node, this.data, {
-      goTo: (other) => this.goTo(other),
-      openStep: (step) => this.onStep(step),
-    }).flat(Infinity).filter(Boolean));
+                                   goTo: (other) => this.goTo(other),
+                                   openStep: (step) => this.onStep(step),
+                                 })
+                                     .flat(Infinity)
+                                     .filter(Boolean));
     this.details.scrollTop = 0;
     this.emphasise();
   }
 
   showHint() {
-    this.details.replaceChildren(h('p', {class: 'quiet'},
-        'Click a module to open it, its head to close it, and a node to see what it is. ' +
-        'Drag to move, scroll to zoom.'));
+    this.details.replaceChildren(
+        h('p', {class: 'quiet'},
+          'Click a module to open it, its head to close it, and a node to see what it is. ' +
+              'Drag to move, scroll to zoom.'));
   }
 
   // What a node is drawn as now: itself, or the closed group that hides it.
@@ -118,7 +133,8 @@ export class GraphView {
       element.classList.toggle('chosen', id === chosen);
     }
     for (const edge of this.world.querySelectorAll('.edge'))
-      edge.classList.toggle('near', Number(edge.dataset.from) === chosen || Number(edge.dataset.to) === chosen);
+      edge.classList.toggle(
+          'near', Number(edge.dataset.from) === chosen || Number(edge.dataset.to) === chosen);
   }
 
   // ---- finding things
@@ -145,7 +161,9 @@ export class GraphView {
     this.marked = new Set(indices);
     this.open(nodes);
     this.choose(nodes.find((node) => node.state === 'changed') ?? nodes[0]);
-    this.update(() => this.camera.fit(union(nodes.map((node) => this.places.boxes.get(this.drawnAs(node))))));
+    this.update(
+        () =>
+            this.camera.fit(union(nodes.map((node) => this.places.boxes.get(this.drawnAs(node))))));
   }
 
   // One step after the other: what differs at once can be far apart.
@@ -163,7 +181,8 @@ export class GraphView {
   // ---- the view
 
   closeAll() {
-    for (const item of this.tree.items) if (item.children) item.open = item === this.tree.root;
+    for (const item of this.tree.items)
+      if (item.children) item.open = item === this.tree.root;
     this.marked.clear();
     this.chosen = null;
     this.showHint();
@@ -172,8 +191,16 @@ export class GraphView {
     this.update(() => this.start());
   }
 
-  start() { this.camera.start(this.places.boxes.get(this.tree.root)); }
-  showForm(form) { this.canvas.dataset.form = form; }
-  zoomBy(factor) { this.camera.scaleBy(factor); }
-  fit() { this.camera.fit(this.places.boxes.get(this.tree.root)); }
+  start() {
+    this.camera.start(this.places.boxes.get(this.tree.root));
+  }
+  showForm(form) {
+    this.canvas.dataset.form = form;
+  }
+  zoomBy(factor) {
+    this.camera.scaleBy(factor);
+  }
+  fit() {
+    this.camera.fit(this.places.boxes.get(this.tree.root));
+  }
 }

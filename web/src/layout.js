@@ -2,7 +2,10 @@ import code from './layout.worker.js?text';
 
 // Sends what is open to the worker and turns its answer into places on the drawing.
 
-const PADDING = {top: 40, side: 18};
+const PADDING = {
+  top: 40,
+  side: 18
+};
 
 export class Layout {
   constructor() {
@@ -18,12 +21,18 @@ export class Layout {
   compute(seen, sizeOf) {
     this.waiting?.resolve(null);
     const open = new Set(seen.open);
-    const groups = seen.open.map((group) => ({
-      id: group.id,
-      padding: {...PADDING, least: sizeOf(group).width, ...(group.parent ? {} : {top: 0, side: 0, least: 0})},
-      items: group.children.map((item) => (open.has(item) ? {id: item.id} : {id: item.id, ...sizeOf(item)})),
-      edges: [...seen.inGroup.get(group).values()],
-    }));
+    const groups = seen.open.map(
+        (group) => ({
+          id: group.id,
+          padding: {
+            ...PADDING,
+            least: sizeOf(group).width,
+            ...(group.parent ? {} : {top: 0, side: 0, least: 0})
+          },
+          items: group.children.map(
+              (item) => (open.has(item) ? {id: item.id} : {id: item.id, ...sizeOf(item)})),
+          edges: [...seen.inGroup.get(group).values()],
+        }));
     const request = ++this.request;
     return new Promise((resolve, reject) => {
       this.waiting = {resolve, reject, seen, sizeOf};

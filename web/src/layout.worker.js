@@ -5,12 +5,20 @@
 
 import dagre from '@dagrejs/dagre';
 
-const SETTINGS = {rankdir: 'TB', nodesep: 22, edgesep: 14, ranksep: 40, marginx: 0, marginy: 0};
+const SETTINGS = {
+  rankdir: 'TB',
+  nodesep: 22,
+  edgesep: 14,
+  ranksep: 40,
+  marginx: 0,
+  marginy: 0
+};
 const GAP = 16;
 
 // Things that nothing connects would all stand in one long row.
 const grid = (items, sizeOf, top) => {
-  const area = items.reduce((sum, item) => sum + (sizeOf(item).width + GAP) * (sizeOf(item).height + GAP), 0);
+  const area = items.reduce(
+      (sum, item) => sum + (sizeOf(item).width + GAP) * (sizeOf(item).height + GAP), 0);
   const widest = Math.max(Math.sqrt(area * 2), ...items.map((item) => sizeOf(item).width));
   const places = {};
   let x = 0, y = top, height = 0, width = 0;
@@ -51,16 +59,19 @@ const layOut = ({items, edges}, sizeOf) => {
   const connected = new Set(edges.flat());
   const alone = items.filter((item) => !connected.has(item.id));
   const rest = items.filter((item) => connected.has(item.id));
-  const below = rest.length ? flow(rest, edges, sizeOf) : {places: {}, routes: {}, width: 0, height: 0};
+  const below =
+      rest.length ? flow(rest, edges, sizeOf) : {places: {}, routes: {}, width: 0, height: 0};
   if (alone.length === 0) return below;
   const above = grid(alone, sizeOf, 0);
   const drop = rest.length ? above.height + 2 * GAP : above.height;
   const width = Math.max(above.width, below.width);
   const places = {}, routes = {};
-  for (const [id, [x, y]] of Object.entries(above.places)) places[id] = [x + (width - above.width) / 2, y];
+  for (const [id, [x, y]] of Object.entries(above.places))
+    places[id] = [x + (width - above.width) / 2, y];
   const right = (width - below.width) / 2;
   for (const [id, [x, y]] of Object.entries(below.places)) places[id] = [x + right, y + drop];
-  for (const [key, points] of Object.entries(below.routes)) routes[key] = points.map(([x, y]) => [x + right, y + drop]);
+  for (const [key, points] of Object.entries(below.routes))
+    routes[key] = points.map(([x, y]) => [x + right, y + drop]);
   return {places, routes, width, height: drop + below.height};
 };
 
@@ -79,9 +90,17 @@ onmessage = ({data: {request, groups}}) => {
     }
     const {top, side, least} = group.padding;
     const width = Math.max(layout.width + 2 * side, least);
-    const answer = {id: group.id, width, height: layout.height + top + side, top, side: (width - layout.width) / 2, ...{places: layout.places, routes: layout.routes}};
-    sizes.set(group.id, {width: answer.width, height: answer.height});
-    answers.push(answer);
+    const height = layout.height + top + side;
+    sizes.set(group.id, {width, height});
+    answers.push({
+      id: group.id,
+      width,
+      height,
+      top,
+      side: (width - layout.width) / 2,
+      places: layout.places,
+      routes: layout.routes,
+    });
   }
   postMessage({request, groups: answers});
 };

@@ -9,47 +9,76 @@ const search = (nodes, texts, query) => {
   if (words.length === 0) return null;
   const found = nodes.filter((_, i) => words.every((word) => texts[i].includes(word)));
   // What is named so comes before what only belongs to something named so, calls before weights.
-  const rank = (node) => (node.name.toLowerCase() === words[0] ? 0 : node.name.toLowerCase().includes(words[0]) ? 1 : 2) * 2 + (node.op === 'weight' ? 1 : 0);
-  return found.map((node) => [rank(node), node]).sort(([a, x], [b, y]) => a - b || x.index - y.index).map(([, node]) => node);
+  const rank = (node) => (node.name.toLowerCase() === words[0]           ? 0 :
+                              node.name.toLowerCase().includes(words[0]) ? 1 :
+                                                                           2) *
+          2 +
+      (node.op === 'weight' ? 1 : 0);
+  return found.map((node) => [rank(node), node])
+      .sort(([a, x], [b, y]) => a - b || x.index - y.index)
+      .map(([, node]) => node);
 };
 
 export const searchBox = (nodes, choose) => {
   let texts = null, first = null;
   const list = h('ul', {class: 'results', id: 'results', hidden: true});
   const status = h('span', {class: 'visually-hidden', role: 'status'});
-  const close = () => { list.hidden = true; };
+  const close = () => {
+    list.hidden = true;
+  };
   const pick = (node) => {
     close();
     choose(node);
   };
 
   const update = () => {
-    texts ??= nodes.map((n) => `${n.path}.${n.name} ${n.target} ${n.op} ${n.opBefore}`.toLowerCase());
+    texts ??=
+        nodes.map((n) => `${n.path}.${n.name} ${n.target} ${n.op} ${n.opBefore}`.toLowerCase());
     const found = search(nodes, texts, input.value);
     list.hidden = found === null;
     if (!found) return;
     first = found[0];
     status.textContent = `${count(found.length)} found`;
     list.replaceChildren(
-        h('li', {class: 'quiet head'}, found.length === 0 ? 'Nothing found' : `${count(found.length)} found${found.length > SHOWN ? `, the first ${SHOWN}` : ''}`),
-        ...found.slice(0, SHOWN).map((node) => h('li', {}, h('button', {type: 'button', class: `result ${node.state}`, onclick: () => pick(node)},
-            h('span', {class: 'what'}, node.name, h('span', {class: 'quiet'}, `  ${node.op}`)),
-            h('span', {class: 'quiet where'}, node.path || 'model')))));
+        h('li', {class: 'quiet head'},
+          found.length === 0 ?
+              'Nothing found' :
+              `${count(found.length)} found${found.length > SHOWN ? `, the first ${SHOWN}` : ''}`),
+        ...found.slice(0, SHOWN).map(
+            (node) =>
+                h('li', {},
+                  h('button',
+                    {type: 'button', class: `result ${node.state}`, onclick: () => pick(node)},
+                    h('span', {class: 'what'}, node.name,
+                      h('span', {class: 'quiet'}, `  ${node.op}`)),
+                    h('span', {class: 'quiet where'}, node.path || 'model')))));
   };
 
   const input = h('input', {
-    type: 'search', id: 'search', placeholder: 'Search nodes', 'aria-label': 'Search nodes by name, operator or module',
-    'aria-controls': 'results', autocomplete: 'off', spellcheck: 'false', oninput: update, onfocus: update,
+    type: 'search',
+    id: 'search',
+    placeholder: 'Search nodes',
+    'aria-label': 'Search nodes by name, operator or module',
+    'aria-controls': 'results',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    oninput: update,
+    onfocus: update,
   });
   const box = h('div', {class: 'search'}, input, list, status);
   box.addEventListener('keydown', (event) => {
     const buttons = [...list.querySelectorAll('button')];
     const at = buttons.indexOf(document.activeElement);
-    if (event.key === 'Escape') close();
-    else if (event.key === 'Enter' && event.target === input && first && !list.hidden) pick(first);
-    else if (event.key === 'ArrowDown') (buttons[at + 1] ?? buttons[0])?.focus();
-    else if (event.key === 'ArrowUp') (at > 0 ? buttons[at - 1] : input).focus();
-    else return;
+    if (event.key === 'Escape')
+      close();
+    else if (event.key === 'Enter' && event.target === input && first && !list.hidden)
+      pick(first);
+    else if (event.key === 'ArrowDown')
+      (buttons[at + 1] ?? buttons[0])?.focus();
+    else if (event.key === 'ArrowUp')
+      (at > 0 ? buttons[at - 1] : input).focus();
+    else
+      return;
     event.preventDefault();
   });
   box.addEventListener('focusout', ({relatedTarget}) => {

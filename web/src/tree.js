@@ -7,7 +7,8 @@ import {count} from './words.js';
 
 const MOST_CHILDREN = 30, SMALLEST_PART = 15;
 
-const newGroup = (label, path, parent) => ({label, path, parent, children: [], open: false, part: false});
+const newGroup = (label, path, parent) =>
+    ({label, path, parent, children: [], open: false, part: false});
 
 // Weights stand before all calls in a graph, so the order comes from the calls.
 const firstCall = (item, nodes) => {
@@ -39,7 +40,9 @@ const simplify = (group) => {
 };
 
 const newPart = (items, first, total, parent) => {
-  const part = newGroup(`${count(first + 1)}\u2013${count(first + items.length)} of ${count(total)}`, parent.path, parent);
+  const part = newGroup(
+      `${count(first + 1)}\u2013${count(first + items.length)} of ${count(total)}`, parent.path,
+      parent);
   Object.assign(part, {part: true, children: items, offset: first, total});
   for (const item of items) item.parent = part;
   return part;
@@ -54,8 +57,10 @@ const gather = (group) => {
     let end = i;
     while (end < all.length && !all[end].children) ++end;
     const run = all.slice(i, end);
-    if (run.length > SMALLEST_PART) gathered.push(newPart(run, seen, total, group));
-    else gathered.push(...run);
+    if (run.length > SMALLEST_PART)
+      gathered.push(newPart(run, seen, total, group));
+    else
+      gathered.push(...run);
     if (end < all.length) gathered.push(all[end]);
     seen += run.length;
     i = end + 1;
@@ -64,7 +69,8 @@ const gather = (group) => {
 };
 
 const divide = (group) => {
-  if (group.children.length > MOST_CHILDREN && group.children.some((item) => item.children)) gather(group);
+  if (group.children.length > MOST_CHILDREN && group.children.some((item) => item.children))
+    gather(group);
   const all = group.children;
   if (all.length > MOST_CHILDREN) {
     const size = Math.max(SMALLEST_PART, Math.ceil(all.length / MOST_CHILDREN));
@@ -73,7 +79,8 @@ const divide = (group) => {
     for (let i = 0; i < all.length; i += size)
       group.children.push(newPart(all.slice(i, i + size), first + i, total, group));
   }
-  for (const child of group.children) if (child.children) divide(child);
+  for (const child of group.children)
+    if (child.children) divide(child);
 };
 
 // Numbers items and nodes so that those of a group are next to each other.

@@ -10,72 +10,92 @@ const relative = (output) => ({
   ...output,
   original: output.original_relative,
   current: output.relative,
-  bound: output.scale > 0 && output.allowed !== null ? output.allowed / output.scale : output.allowed,
+  bound: output.scale > 0 && output.allowed !== null ? output.allowed / output.scale :
+                                                       output.allowed,
 });
 
 const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
 
-const description = (o) => `${o.path} ${o.type}: original ${error(o.original)}, now ${error(o.current)}, ` +
+const description = (o) =>
+    `${o.path} ${o.type}: original ${error(o.original)}, now ${error(o.current)}, ` +
     `allowed ${error(o.bound)}${o.problem ? `. ${o.problem}` : ''}`;
 
 const errorPlot = (rows) => {
-  const values = rows.flatMap((o) => [o.original, o.current, o.bound]).filter((x) => known(x) && x > 0);
+  const values =
+      rows.flatMap((o) => [o.original, o.current, o.bound]).filter((x) => known(x) && x > 0);
   if (values.length === 0) values.push(1e-8, 1e-6);
   // Errors of zero stand at the left end, a decade below the smallest.
   const scale = logScale(Math.min(...values) / 3, Math.max(...values) * 1.5, LEFT, WIDTH - RIGHT);
   const bottom = TOP + rows.length * ROW;
   const place = (x) => (known(x) ? scale.at(x) : WIDTH - RIGHT / 2);
-  return plot(bottom + 28, 'Error of each output, relative, on a logarithmic scale',
-      axis(scale, TOP, bottom),
-      rows.map((o, i) => {
+  return plot(
+      bottom + 28, 'Error of each output, relative, on a logarithmic scale',
+      axis(scale, TOP, bottom), rows.map((o, i) => {
         const y = TOP + (i + 0.5) * ROW;
-        return svg('g', {class: o.passed ? 'passed' : 'failed'}, svg('title', {}, description(o)),
+        return svg(
+            'g', {class: o.passed ? 'passed' : 'failed'}, svg('title', {}, description(o)),
             svg('rect', {x: 0, y: y - ROW / 2, width: WIDTH, height: ROW, class: 'hit'}),
             text(LEFT - 12, y + 4, shortened(o.path, 27), 'row'),
-            known(o.bound) && svg('line', {x1: LEFT, x2: place(o.bound), y1: y, y2: y, class: 'room'}),
-            known(o.bound) && svg('line', {x1: place(o.bound), x2: place(o.bound), y1: y - 9, y2: y + 9, class: 'bound'}),
+            known(o.bound) &&
+                svg('line', {x1: LEFT, x2: place(o.bound), y1: y, y2: y, class: 'room'}),
+            known(o.bound) &&
+                svg('line',
+                    {x1: place(o.bound), x2: place(o.bound), y1: y - 9, y2: y + 9, class: 'bound'}),
             svg('circle', {cx: place(o.original), cy: y, r: 5, class: 'original'}),
             svg('circle', {cx: place(o.current), cy: y, r: 4, class: 'current'}));
       }));
 };
 
-const legend = () => h('p', {class: 'legend'},
-    h('span', {class: 'key original'}, 'original'), h('span', {class: 'key current'}, 'now'),
-    h('span', {class: 'key bound'}, 'allowed'));
+const legend = () =>
+    h('p', {class: 'legend'}, h('span', {class: 'key original'}, 'original'),
+      h('span', {class: 'key current'}, 'now'), h('span', {class: 'key bound'}, 'allowed'));
 
 const setView = (set) => {
   const numbers = set.outputs.filter((o) => !o.exact).map(relative);
   const exact = set.outputs.filter((o) => o.exact);
   const wrong = set.outputs.filter((o) => !o.passed);
-  return h('div', {class: 'set'},
-      h('h3', {}, 'Inputs: ', set.inputs),
+  return h(
+      'div', {class: 'set'}, h('h3', {}, 'Inputs: ', set.inputs),
       numbers.length > 0 && firstOf(numbers, 30, errorPlot),
-      exact.length > 0 && note(exact.every((o) => o.passed) ?
-        `${exact.map((o) => o.path).join(', ')}: equal, bit for bit.` :
-        `Compared bit for bit: ${exact.map((o) => o.path).join(', ')}.`),
+      exact.length > 0 &&
+          note(
+              exact.every((o) => o.passed) ?
+                  `${exact.map((o) => o.path).join(', ')}: equal, bit for bit.` :
+                  `Compared bit for bit: ${exact.map((o) => o.path).join(', ')}.`),
       wrong.map((o) => h('p', {class: 'problem'}, `${o.path}: ${o.problem}`)));
 };
 
-const stepTable = (steps) => h('table', {},
-    h('thead', {}, h('tr', {}, ['Step', 'Transformation', 'Site', 'Error', 'Added', ''].map((t, i) => h('th', {scope: 'col', class: [0, 3, 4].includes(i) ? 'number' : null}, t)))),
-    h('tbody', {}, steps.map((s) => h('tr', {},
-        h('td', {class: 'number'}, s.id), h('td', {}, s.transformation), h('td', {class: 'site'}, h('code', {}, s.site)),
-        h('td', {class: 'number'}, s.worst.exact ? 'equal' : error(s.worst.relative)),
-        h('td', {class: 'number'}, error(s.added)),
-        h('td', {class: s.passed ? 'good' : 'bad'}, s.passed ? 'pass' : 'fail')))));
+const stepTable = (steps) =>
+    h('table', {},
+      h('thead', {},
+        h('tr', {},
+          ['Step', 'Transformation', 'Site', 'Error', 'Added', ''].map(
+              (t, i) =>
+                  h('th', {scope: 'col', class: [0, 3, 4].includes(i) ? 'number' : null}, t)))),
+      h('tbody', {},
+        steps.map(
+            (s) =>
+                h('tr', {}, h('td', {class: 'number'}, s.id), h('td', {}, s.transformation),
+                  h('td', {class: 'site'}, h('code', {}, s.site)),
+                  h('td', {class: 'number'}, s.worst.exact ? 'equal' : error(s.worst.relative)),
+                  h('td', {class: 'number'}, error(s.added)),
+                  h('td', {class: s.passed ? 'good' : 'bad'}, s.passed ? 'pass' : 'fail')))));
 
 export const verifyView = (result) => {
   if (result.missing) return [note(result.missing)];
   return [
     h('p', {class: `verdict ${result.passed ? 'good' : 'bad'}`},
       result.passed ? 'Computes what its original did' : 'Differs from its original'),
-    note(result.reference === 'fp64' ?
-      'Relative errors of both forms against the original in double precision.' :
-      `Differences from the original in its own precision: ${result.why_not_fp64}`),
+    note(
+        result.reference === 'fp64' ?
+            'Relative errors of both forms against the original in double precision.' :
+            `Differences from the original in its own precision: ${result.why_not_fp64}`),
     legend(),
     result.sets.map(setView),
-    result.steps.length > 0 && [h('h3', {}, 'Each step by itself'), firstOf(result.steps, 30, stepTable)],
-    result.random && note(`The model draws random numbers: every run started from seed ${result.seed}.`),
+    result.steps.length > 0 &&
+        [h('h3', {}, 'Each step by itself'), firstOf(result.steps, 30, stepTable)],
+    result.random &&
+        note(`The model draws random numbers: every run started from seed ${result.seed}.`),
     result.notes.map(note),
   ];
 };

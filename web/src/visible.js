@@ -27,11 +27,6 @@ const meeting = (a, b) => {
   return {group: a.parent, from: a, to: b};
 };
 
-const lifted = (item, depth) => {
-  while (item.depth > depth) item = item.parent;
-  return item;
-};
-
 export const visible = (tree, edges) => {
   const {ids, drawn, open} = representatives(tree);
   const merged = new Map(), total = tree.items.length;
@@ -57,5 +52,5 @@ export const visible = (tree, edges) => {
     edge.route = `${meet.from.id}>${meet.to.id}`;
     inGroup.get(meet.group).set(edge.route, [meet.from.id, meet.to.id]);
   }
-  return {drawn, open, edges: all, inGroup, lifted};
+  return {drawn, open, edges: all, inGroup};
 };

@@ -18,17 +18,21 @@ export const amount = (bytes) => {
 
 // 1.23 ms
 export const duration = (seconds) => {
-  const [factor, unit] =
-      seconds < 1e-3 ? [1e6, '\u00b5s'] : seconds < 1 ? [1e3, 'ms'] : [1, 's'];
+  const [factor, unit] = seconds < 1e-3 ? [1e6, '\u00b5s'] : seconds < 1 ? [1e3, 'ms'] : [1, 's'];
   return `${(seconds * factor).toPrecision(3)} ${unit}`;
 };
 
 // 3.2e-7; JSON has null for what is not a finite number.
-export const error = (x) =>
-    x === null || x === undefined ? 'not finite' : x === 0 ? '0' : x.toExponential(1);
+export const error = (x) => x === null || x === undefined ? 'not finite' :
+    x === 0                                               ? '0' :
+                                                            x.toExponential(1);
 
 export const shortened = (text, longest) =>
     text.length <= longest ? text : `${text.slice(0, longest - 1)}\u2026`;
+
+// For names that differ at their ends.
+export const tailOf = (text, longest) =>
+    text.length <= longest ? text : `\u2026${text.slice(1 - longest)}`;
 
 // aten.linear.default -> linear, torch.nn.modules.linear.Linear -> Linear
 export const shortOp = (op) => {
