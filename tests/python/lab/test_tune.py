@@ -239,7 +239,7 @@ def test_a_shard_that_is_not_written_as_one(desk, model, text):
 @pytest.mark.parametrize("shard", ["2/2", "-1/2", "0/0"])
 def test_a_shard_that_there_is_not(desk, model, shard):
     args = ("tune", desk.put(model("wide")), f"--shard={shard}", "--trials", "t.jsonl")
-    assert desk.error(*args) == f"refx: there is no part {shard.replace('/', ' of ')}: parts are counted from 0\n"
+    assert desk.error(*args) == f"refx: --shard {shard}: there is no such part, they are counted from 0\n"
 
 
 @pytest.mark.parametrize("args, message", [
