@@ -56,4 +56,12 @@ if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/tests/p
   set_tests_properties(
     python_package PROPERTIES
     ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1")
+  # The examples, one after the other: most of their time is the import of torch.
+  file(GLOB example_scripts CONFIGURE_DEPENDS examples/*.py)
+  add_test(NAME python_examples
+           COMMAND sh -ec "python=$1; shift; for example; do \"$python\" \"$example\"; done" sh
+                   ${Python_EXECUTABLE} ${example_scripts}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(python_examples PROPERTIES ENVIRONMENT
+                       "PYTHONPATH=${PROJECT_BINARY_DIR}/python;OMP_NUM_THREADS=1")
 endif()
