@@ -11,20 +11,7 @@ from typing import Any, Iterable, Optional, Union
 import torch
 
 from . import _core
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """One rewrite that was applied and can be taken back."""
-
-    id: int
-    transformation: str
-    site: str
-    nodes: tuple[str, ...] = dataclasses.field(repr=False)
-    bytes: int = dataclasses.field(repr=False)  # of the tensors kept for undo
-
-    def __str__(self) -> str:
-        return f"{self.id}  {self.transformation}  {self.site}"
+from ._step import Step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +105,8 @@ class Model:
 
     def log(self) -> list[Step]:
         """The steps that were applied and can be taken back, oldest first."""
-        return [Step(i, transformation, site, tuple(nodes), size)
-                for i, transformation, site, nodes, size in self._core.steps()]
+        return [Step(i, transformation, site, tuple(nodes), size, signature)
+                for i, transformation, site, nodes, size, signature in self._core.steps()]
 
     def reverse(self, what: Union[None, int, str, Step] = None, *, dependents: str = "reapply",
                 discard_changes: bool = False) -> Model:
