@@ -59,4 +59,12 @@ if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
   endforeach()
   # What it measures should not be disturbed.
   set_tests_properties(python_lab PROPERTIES PROCESSORS 2)
+  # The examples, one after the other: most of their time is the import of torch.
+  file(GLOB example_scripts CONFIGURE_DEPENDS examples/*.py)
+  add_test(NAME python_examples
+           COMMAND sh -ec "python=$1; shift; for example; do \"$python\" \"$example\"; done" sh
+                   ${Python_EXECUTABLE} ${example_scripts}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(python_examples PROPERTIES ENVIRONMENT
+                       "${environment}")
 endif()

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <vector>
 
 #include "refx/node.h"
@@ -30,7 +32,7 @@ class UserSet {
   using Index = std::unordered_map<NodeId, std::uint32_t>;
   std::size_t position(NodeId user) const;
 
-  std::vector<User> users_;
+  c10::SmallVector<User, 2> users_;  // most values have one or two
   std::unique_ptr<Index> index_;  // null while small
 };
 

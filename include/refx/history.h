@@ -91,16 +91,25 @@ class History {
     StepId step;
     bool takes_away;
   };
-  using Index = std::unordered_map<std::uint64_t, std::vector<Access>>;
+  // Steps by the objects they write, and refer to.
+  struct Index {
+    std::unordered_map<std::uint64_t, std::vector<Access>> writers, readers;
+    void add(const Step& step);
+    void remove(const Step& step);
+  };
 
   void add(std::shared_ptr<const Step> step);
   std::shared_ptr<const Step> remove(StepId id);
-  bool writes(const Edit& edit) const;  // whether a live step writes the same object
+  // Worked out when it is first asked for, then kept: a model that is only rewritten, or whose last
+  // steps are taken back, never needs it.
+  const Index& index();
+  bool writes(const Edit& edit);  // whether a live step writes the same object
 
   std::map<StepId, std::shared_ptr<const Step>> live_;
   std::vector<std::shared_ptr<const Step>> reversed_;
   std::uint32_t next_id_ = 1;
-  Index writers_, readers_;  // live steps by the objects they write, and refer to
+  Index index_;  // of the live steps
+  bool indexed_ = false;
 };
 
 }  // namespace refx

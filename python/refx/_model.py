@@ -106,8 +106,8 @@ class Model:
 
     def log(self) -> list[Step]:
         """The steps that were applied and can be taken back, oldest first."""
-        return [Step(i, transformation, site, tuple(nodes), size)
-                for i, transformation, site, nodes, size in self._core.steps()]
+        return [Step(i, transformation, site, tuple(nodes), size, signature)
+                for i, transformation, site, nodes, size, signature in self._core.steps()]
 
     def reverse(self, what: Union[None, int, str, Step] = None, *, dependents: str = "reapply",
                 discard_changes: bool = False) -> Model:

@@ -1,8 +1,9 @@
-"""What a step of a history is to Python."""
+"""A step of a history, of an exported program or of a GraphModule."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,8 +13,9 @@ class Step:
     id: int
     transformation: str
     site: str
-    nodes: tuple[str, ...] = dataclasses.field(repr=False)
+    nodes: tuple[Any, ...] = dataclasses.field(repr=False)  # names, or in refx.fx the nodes themselves
     bytes: int = dataclasses.field(repr=False)  # of the tensors kept for undo
+    signature: str = dataclasses.field(repr=False)  # the transformation with its parameters
 
     def __str__(self) -> str:
         return f"{self.id}  {self.transformation}  {self.site}"

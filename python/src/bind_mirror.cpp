@@ -22,31 +22,11 @@ std::vector<std::uint32_t> numbers(const std::vector<Id<T>>& ids) {
   return values;
 }
 
-py::tuple as_tuple(const Touched& touched) {
-  return py::make_tuple(numbers(touched.nodes), touched.states, touched.modules);
-}
-
-py::object node(const Mirror& mirror, const Tables& tables, std::uint32_t id) {
-  const Node* node = mirror.model().graph().find(NodeId(id));
-  if (!node) return py::none();
-  const auto [op, target] = from_target(tables, *node);
-  return py::make_tuple(op, node->name, target, from_args(tables, node->args),
-                        from_kwargs(tables, node->kwargs), py::tuple(py::cast(node->marks)));
-}
-
-py::object state(const Mirror& mirror, const std::string& name) {
-  const State& state = mirror.model().state();
-  const StateId id = state.find(name);
-  if (!id) return py::none();
-  return py::make_tuple(at::Tensor(state[id].tensor), to_string(state[id].kind),
-                        state[id].persistent);
-}
-
-py::object module(const Mirror& mirror, const Tables& tables, const std::string& path) {
-  const ModuleId id = mirror.model().modules().find(path);
-  if (!id) return py::none();
-  const Module& module = mirror.model().modules()[id];
-  return py::make_tuple(module.type, from_kwargs(tables, module.parameters), module.training);
+template <class T>
+std::vector<std::string> names(const std::vector<std::pair<Id<T>, std::string>>& objects) {
+  std::vector<std::string> names;
+  for (const auto& [id, name] : objects) names.push_back(name);
+  return names;
 }
 
 py::list steps(const Mirror& mirror) {
@@ -81,8 +61,7 @@ Dependents to_dependents(const std::string& text) {
 }
 
 void bind_mirror(py::module_& m) {
-  py::class_<Tables>(m, "Tables", "A journal's tables, looked up once for many questions.")
-      .def(py::init<py::handle>(), py::keep_alive<1, 2>());
+  py::class_<Touched>(m, "Touched", "The objects that a change touched, for a GraphModule to follow.");
   py::class_<Mirror>(m, "Mirror", "What a torch.fx.GraphModule is to the library.")
       .def(py::init<>())
       .def("read",
@@ -103,7 +82,7 @@ void bind_mirror(py::module_& m) {
                applied = self.apply(find_transformation(transformation),
                                     {std::move(only), std::move(except)});
              }
-             return py::make_tuple(numbers(applied.steps), as_tuple(applied.touched));
+             return std::pair(numbers(applied.steps), std::move(applied.touched));
            })
       .def("reverse",
            [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,
@@ -113,24 +92,19 @@ void bind_mirror(py::module_& m) {
                const py::gil_scoped_release no_gil;
                touched = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
              }
-             return as_tuple(touched);
+             return touched;
            })
+      .def("follow", &follow)
       .def("select",
            [](const Mirror& self, const std::string& what) {
              return numbers(self.model().history().select(what));
            })
       .def("find", &find)
-      .def("remembered", [](const Mirror& self) { return as_tuple(self.remembered()); })
-      .def("fits",
-           [](const Mirror& self, const Tables& tables, const std::string& path, py::handle module) {
-             return self.fits(tables, path, module);
-           })
-      .def("node", &node)
-      .def("state", &state)
-      .def("module", &module)
-      .def("has_module",
-           [](const Mirror& self, const std::string& path) {
-             return static_cast<bool>(self.model().modules().find(path));
+      .def("remembered",
+           [](const Mirror& self) {
+             const Touched touched = self.remembered();
+             return py::make_tuple(numbers(touched.nodes), names(touched.states),
+                                   names(touched.modules));
            })
       .def("originals", [](const Mirror& self) {
         std::vector<at::Tensor> tensors;
@@ -153,11 +127,6 @@ void bind_mirror(py::module_& m) {
              for (const Step& step : self.model().history())
                if (step.transformation != Mirror::kOthers) return true;
              return false;
-           })
-      .def("previous",
-           [](const Mirror& self, std::uint32_t id) {
-             const NodeId previous = self.model().graph().previous(NodeId(id));
-             return previous ? std::optional(previous.value) : std::nullopt;
            })
       .def("live", [](const Mirror& self) {
         const Graph& graph = self.model().graph();

@@ -180,7 +180,8 @@ void bind_model(py::module_& m) {
           std::vector<std::string> nodes;
           for (NodeId id : step.nodes)
             if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
-          all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes, step.bytes()));
+          all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes, step.bytes(),
+                                    step.signature));
         }
         return all;
       })

@@ -6,6 +6,7 @@
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "refx/error.h"
@@ -141,6 +142,38 @@ Tables::Tables(py::handle owner_)
       objects(owner.attr("objects")),
       names(owner.attr("names")),
       functions(owner.attr("functions")) {}
+
+namespace {
+
+void grow_list(const py::list& list, std::size_t size) {
+  const std::size_t old = list.size();
+  if (old >= size) return;
+  // Once for many: a list that is appended to moves again and again.
+  const py::list more(std::max(size, old + old / 4 + 16) - old);
+  for (std::size_t i = 0; i < more.size(); ++i)
+    PyList_SET_ITEM(more.ptr(), static_cast<Py_ssize_t>(i), py::none().release().ptr());
+  if (PyList_SetSlice(list.ptr(), static_cast<Py_ssize_t>(old), static_cast<Py_ssize_t>(old),
+                      more.ptr()) < 0)
+    throw py::error_already_set();
+}
+
+}  // namespace
+
+void Tables::grow(std::uint32_t size) const {
+  grow_list(nodes, size);
+  grow_list(seen, 4 * std::size_t(size));
+}
+
+void Tables::set_seen(NodeId id, py::object args, py::object kwargs, py::object target) const {
+  const Py_ssize_t at = 4 * Py_ssize_t(id.value);
+  PyList_SetItem(seen.ptr(), at, args.release().ptr());
+  PyList_SetItem(seen.ptr(), at + 1, kwargs.release().ptr());
+  PyList_SetItem(seen.ptr(), at + 2, target.release().ptr());
+}
+
+void Tables::set_seen_type(NodeId id, py::handle type) const {
+  PyList_SetItem(seen.ptr(), 4 * Py_ssize_t(id.value) + 3, type.inc_ref().ptr());
+}
 
 const Fx& Fx::get() {
   static const Fx* fx = [] {

@@ -18,10 +18,17 @@ struct Tables {
   py::handle owner;
   py::dict ids;        // fx.Node -> node id
   py::list nodes;      // by node id: the fx.Node, also of an erased node; or None
-  py::list seen;       // by node id: (args, kwargs, target, type) as last read; or None
+  py::list seen;       // four by node id: args, kwargs, target and type as last read; or None
   py::list objects;    // arguments that refx does not interpret
   py::dict names;      // function -> its name
   py::dict functions;  // its name -> function
+
+  void grow(std::uint32_t nodes) const;  // room for node ids below that
+  PyObject* seen_at(NodeId id, int what) const {
+    return PyList_GET_ITEM(seen.ptr(), 4 * Py_ssize_t(id.value) + what);
+  }
+  void set_seen(NodeId id, py::object args, py::object kwargs, py::object target) const;
+  void set_seen_type(NodeId id, py::handle type) const;
 };
 
 // Interned attribute names and types of torch.fx, looked up once.

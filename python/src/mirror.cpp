@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
-#include "edit/transaction.h"
+#include "edit/reverse_for_good.h"
 #include "refx/error.h"
 #include "refx/registry.h"
 
@@ -13,56 +12,53 @@ namespace refx::python {
 
 namespace {
 
+template <class T>
+const T& value_of(const Change<T>& change) {
+  return *(change.after ? change.after : change.before);
+}
+
 class Touching {
  public:
+  explicit Touching(const Model& model) : model_(model) {}
+
   void add(const Step& step) {
     for (const Edit& edit : step.edits) {
-      if (const auto* change = std::get_if<Change<Node>>(&edit)) nodes_.insert(change->id);
-      if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
-        states_.insert((change->after ? change->after : change->before)->name);
-      if (const auto* change = std::get_if<Change<Module>>(&edit))
-        modules_.insert((change->after ? change->after : change->before)->name);
+      if (const auto* change = std::get_if<Change<Node>>(&edit)) {
+        if (is_new(nodes_, change->id)) touched_.nodes.push_back(change->id);
+      } else if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) {
+        if (is_new(states_, change->id))
+          touched_.states.emplace_back(change->id, value_of(*change).name);
+      } else if (const auto& change = std::get<Change<Module>>(edit); is_new(modules_, change.id)) {
+        touched_.modules.emplace_back(change.id, value_of(change).name);
+      }
     }
   }
 
-  Touched in(const Graph& graph) const {
-    Touched touched{{nodes_.begin(), nodes_.end()},
-                    {states_.begin(), states_.end()},
-                    {modules_.begin(), modules_.end()}};
-    std::sort(touched.nodes.begin(), touched.nodes.end(),
-              [&](NodeId a, NodeId b) { return graph.precedes(a, b); });
-    return touched;
+  Touched take() {
+    auto precedes = [&](NodeId a, NodeId b) { return model_.graph().precedes(a, b); };
+    if (!std::is_sorted(touched_.nodes.begin(), touched_.nodes.end(), precedes))
+      std::sort(touched_.nodes.begin(), touched_.nodes.end(), precedes);
+    return std::move(touched_);
   }
 
  private:
-  std::unordered_set<NodeId> nodes_;
-  std::set<std::string> states_, modules_;
-};
+  template <class T>
+  static bool is_new(std::vector<bool>& seen, Id<T> id) {
+    if (id.value >= seen.size()) seen.resize(id.value + id.value / 2 + 64);
+    if (seen[id.value]) return false;
+    return seen[id.value] = true;
+  }
 
-// Nothing is redone here, so what was reversed need not keep its names.
-void drop_reversed(Model& model) {
-  Transaction transaction(model);
-  for (const auto& step : std::exchange(transaction.reversed(), {})) transaction.purge(*step);
-}
+  const Model& model_;
+  Touched touched_;
+  std::vector<bool> nodes_, states_, modules_;
+};
 
 std::string label(const Step& step) { return fmt::format("{} at {}", step.transformation, step.site); }
 
-// The steps that reversing these would take along.
-std::set<StepId> closure(const Model& model, const std::vector<StepId>& steps) {
-  std::set<StepId> all(steps.begin(), steps.end());
-  std::vector<StepId> queue(steps.begin(), steps.end());
-  for (std::size_t i = 0; i < queue.size(); ++i)
-    for (StepId dependent : model.history().dependents(model, queue[i]))
-      if (all.insert(dependent).second) queue.push_back(dependent);
-  return all;
-}
-
-void require_reversible(const Model& model, const std::vector<StepId>& steps,
-                        const std::set<StepId>& all, Dependents dependents) {
-  const std::set<StepId> asked(steps.begin(), steps.end());
-  const Step& first = model.history()[*asked.begin()];
-  for (StepId id : all) {
-    if (asked.count(id)) continue;
+void require_reversible(const Model& model, const Plan& plan, Dependents dependents) {
+  const Step& first = model.history()[plan.asked.front()];
+  for (const auto& [id, causes] : plan.dependents) {
     const Step& step = model.history()[id];
     if (step.transformation == Mirror::kOthers)
       throw Error(fmt::format("{} cannot be reversed: the GraphModule was changed since by others "
@@ -86,19 +82,17 @@ Mirror::Applied Mirror::apply(const Transformation& transformation, const SiteFi
       if (step.id > last) steps.push_back(step.id);
     return steps;
   };
+  Applied applied;
   try {
-    refx::apply(model_, transformation, filter);
+    applied.steps = refx::apply(model_, transformation, filter).steps;
   } catch (...) {
-    refx::reverse(model_, added(), {Dependents::cascade, true});
-    drop_reversed(model_);
+    reverse_for_good(model_, plan_reversal(model_, added()), {Dependents::cascade, true});
     throw;
   }
-  Applied applied;
-  applied.steps = added();
-  Touching touching;
+  Touching touching(model_);
   for (StepId id : applied.steps) touching.add(model_.history()[id]);
-  applied.touched = touching.in(model_.graph());
-  note_tensors();
+  applied.touched = touching.take();
+  note_tensors(applied.touched);
   return applied;
 }
 
@@ -108,16 +102,16 @@ Touched Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options
     if (model_.history()[id].transformation == kOthers)
       throw Error(fmt::format("step {} is a change by others than refx, which only they can reverse",
                               id.value));
-  const std::set<StepId> all = closure(model_, steps);
-  require_reversible(model_, steps, all, options.dependents);
-  Touching touching;
-  for (StepId id : all) touching.add(model_.history()[id]);
-  const Reversal reversal = refx::reverse(model_, steps, options);
+  const Plan plan = plan_reversal(model_, steps);
+  require_reversible(model_, plan, options.dependents);
+  Touching touching(model_);
+  for (StepId id : plan.asked) touching.add(model_.history()[id]);
+  for (const auto& [id, causes] : plan.dependents) touching.add(model_.history()[id]);
+  const Reversal reversal = reverse_for_good(model_, plan, options);
   for (const Reversal::Replaced& replaced : reversal.replaced)
     for (StepId id : replaced.reapplied) touching.add(model_.history()[id]);
-  const Touched touched = touching.in(model_.graph());
-  drop_reversed(model_);
-  note_tensors();
+  Touched touched = touching.take();
+  note_tensors(touched);
   return touched;
 }
 
@@ -126,9 +120,9 @@ Findings Mirror::find(const Transformation& transformation) const {
 }
 
 Touched Mirror::remembered() const {
-  Touching touching;
+  Touching touching(model_);
   for (const Step& step : model_.history()) touching.add(step);
-  return touching.in(model_.graph());
+  return touching.take();
 }
 
 }  // namespace refx::python

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -10,10 +11,11 @@
 
 namespace refx::python {
 
-// The objects that a change of the model touched, for the GraphModule to follow.
+// The objects that a change of the model touched, each once, for the GraphModule to follow.
 struct Touched {
   std::vector<NodeId> nodes;  // in graph order
-  std::vector<std::string> states, modules;
+  std::vector<std::pair<StateId, std::string>> states;
+  std::vector<std::pair<ModuleId, std::string>> modules;
 };
 
 // The model that a torch.fx.GraphModule is to the core, with the history of its rewrites. It shares
@@ -43,8 +45,10 @@ class Mirror {
   Touched reverse(const std::vector<StepId>& steps, ReverseOptions options);
   Findings find(const Transformation& transformation) const;
 
-  // Node ids and module paths that live steps write.
+  // What live steps write.
   Touched remembered() const;
+  // The signatures of the live steps that wrote a module, or a tensor outside of modules, by path.
+  std::unordered_map<std::string, std::vector<std::string>> authors(const Tables& tables) const;
 
   // Whether a module object is what the model has at that path, tensors and all.
   bool fits(const Tables& tables, const std::string& path, py::handle module) const;
@@ -64,12 +68,16 @@ class Mirror {
   };
 
   void note_tensors();
+  void note_tensors(const Touched& touched);
 
   Model model_;
   std::vector<Known> known_;  // by state id
   bool training_ = false;     // of the GraphModule as a whole
   bool is_read_ = false;
 };
+
+// Brings a GraphModule to where the mirror is, after a change that touched these objects.
+void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched);
 
 // A module as the core sees it.
 Module describe(const Tables& tables, const std::string& path, py::handle module);

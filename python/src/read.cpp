@@ -31,18 +31,14 @@ struct FoundState {
 
 struct FoundModule {
   std::string path;
-  PyObject* module;  // borrowed
+  PyObject* module;        // borrowed
+  std::string_view outer;  // the path of a called module that it is part of; mostly none
 };
 
 struct FxNode {
   py::object node;
   Opcode op;
 };
-
-std::string_view parent_path(std::string_view path) {
-  const auto dot = path.rfind('.');
-  return dot == path.npos ? std::string_view() : path.substr(0, dot);
-}
 
 std::uint32_t id_value(PyObject* number) {
   return static_cast<std::uint32_t>(PyLong_AsUnsignedLong(number));
@@ -108,6 +104,12 @@ void Mirror::note_tensors() {
   for (StateId id : model_.state()) known_[id.value] = Known::of(model_.state().tensor(id));
 }
 
+void Mirror::note_tensors(const Touched& touched) {
+  known_.resize(model_.state().id_limit());
+  for (const auto& [id, name] : touched.states)
+    if (const StateEntry* entry = model_.state().find(id)) known_[id.value] = Known::of(entry->tensor);
+}
+
 class Reader {
  public:
   Reader(Mirror& mirror, const Tables& tables, py::handle graph_module)
@@ -119,7 +121,7 @@ class Reader {
 
   StepId run(const Mirror::Author& author) {
     survey_graph();
-    survey_module(graph_module_, "");
+    survey_module(graph_module_, "", "");
     survey_attributes();
     if (!mirror_.is_read_) {
       fill();
@@ -148,7 +150,7 @@ class Reader {
     }
   }
 
-  void survey_module(py::handle module, const std::string& path) {
+  void survey_module(py::handle module, const std::string& path, std::string_view outer) {
     const Fx& fx = Fx::get();
     const py::dict attributes = attr(module, fx.dict);
     auto table = [&](PyObject* name) {
@@ -158,7 +160,10 @@ class Reader {
     auto below = [&](PyObject* name) {
       return path.empty() ? to_string(name) : path + "." + to_string(name);
     };
-    if (called_.count(path)) modules_.push_back({path, module.ptr()});
+    if (auto called = called_.find(path); called != called_.end()) {
+      modules_.push_back({path, module.ptr(), outer});
+      outer = *called;
+    }
     PyObject *key = nullptr, *value = nullptr;
     if (PyObject* parameters = table(fx.parameters))
       for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &key, &value);)
@@ -171,7 +176,7 @@ class Reader {
     }
     if (PyObject* children = table(fx.modules))
       for (Py_ssize_t at = 0; PyDict_Next(children, &at, &key, &value);)
-        if (value != Py_None) survey_module(value, below(key));
+        if (value != Py_None) survey_module(value, below(key), outer);
   }
 
   void add_state(std::string name, StateKind kind, bool persistent, PyObject* tensor) {
@@ -204,11 +209,8 @@ class Reader {
 
   Module module_of(const FoundModule& found) const {
     Module module = describe(tables_, found.path, found.module);
-    if (!module.custom.empty()) return module;
-    for (std::string_view outer = parent_path(found.path); !outer.empty();
-         outer = parent_path(outer))
-      if (called_.count(std::string(outer)))
-        module.custom = fmt::format("is part of module '{}', which is called too", outer);
+    if (module.custom.empty() && !found.outer.empty())
+      module.custom = fmt::format("is part of module '{}', which is called too", found.outer);
     return module;
   }
 
@@ -273,17 +275,11 @@ class Reader {
 
   void remember(NodeId id, const FxNode& fx_node, py::handle meta) {
     const Fx& fx = Fx::get();
-    while (tables_.nodes.size() <= id.value) {
-      PyList_Append(tables_.nodes.ptr(), Py_None);
-      PyList_Append(tables_.seen.ptr(), Py_None);
-    }
+    tables_.grow(id.value + 1);
     PyList_SetItem(tables_.nodes.ptr(), id.value, fx_node.node.inc_ref().ptr());
-    py::tuple seen(4);
-    seen[0] = attr(fx_node.node, fx.args);
-    seen[1] = attr(fx_node.node, fx.kwargs);
-    seen[2] = attr(fx_node.node, fx.target);
-    seen[3] = py::handle(type_source(fx_node, meta));
-    PyList_SetItem(tables_.seen.ptr(), id.value, seen.release().ptr());
+    tables_.set_seen(id, attr(fx_node.node, fx.args), attr(fx_node.node, fx.kwargs),
+                     attr(fx_node.node, fx.target));
+    tables_.set_seen_type(id, type_source(fx_node, meta));
   }
 
   void set_id(const FxNode& fx_node, NodeId id) {
@@ -294,6 +290,7 @@ class Reader {
 
   void fill() {
     Transaction transaction(model_);
+    tables_.grow(static_cast<std::uint32_t>(fx_nodes_.size()));
     for (const FoundState& found : states_)
       transaction.restore(transaction.insert_place(StateId{}),
                           std::make_shared<const StateEntry>(entry_of(found)));
@@ -520,13 +517,11 @@ class Reader {
     const Node& node = model_.graph()[id];
     const bool opaque = node.target.starts_with(kOpaqueAttr);
     if (node.op != fx_node.op && !(opaque && fx_node.op == Opcode::get_attr)) return false;
-    PyObject* seen = PyList_GET_ITEM(tables_.seen.ptr(), id.value);
-    if (seen == Py_None) return false;
     const Fx& fx = Fx::get();
-    if (PyTuple_GET_ITEM(seen, 0) != attr(fx_node.node, fx.args).ptr() ||
-        PyTuple_GET_ITEM(seen, 1) != attr(fx_node.node, fx.kwargs).ptr() ||
-        PyTuple_GET_ITEM(seen, 2) != attr(fx_node.node, fx.target).ptr() ||
-        PyTuple_GET_ITEM(seen, 3) != type_source(fx_node, meta))
+    if (tables_.seen_at(id, 0) != attr(fx_node.node, fx.args).ptr() ||
+        tables_.seen_at(id, 1) != attr(fx_node.node, fx.kwargs).ptr() ||
+        tables_.seen_at(id, 2) != attr(fx_node.node, fx.target).ptr() ||
+        tables_.seen_at(id, 3) != type_source(fx_node, meta))
       return false;
     PyObject* marks = PyDict_GetItemWithError(meta.ptr(), fx.marks);
     return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
@@ -636,10 +631,7 @@ class Reader {
 void Reader::attach(const std::vector<std::string>& names) {
   survey_graph();
   std::vector<NodeId> ids(model_.graph().begin(), model_.graph().end());
-  while (tables_.nodes.size() < model_.graph().id_limit()) {
-    PyList_Append(tables_.nodes.ptr(), Py_None);
-    PyList_Append(tables_.seen.ptr(), Py_None);
-  }
+  tables_.grow(model_.graph().id_limit());
   std::unordered_map<std::string_view, NodeId> by_name;
   const bool by_position = ids.size() == fx_nodes_.size();
   for (std::size_t i = 0; i < ids.size() && i < names.size(); ++i) by_name.emplace(names[i], ids[i]);

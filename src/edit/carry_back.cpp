@@ -45,12 +45,24 @@ bool left_alone(const at::Tensor& values, const at::Tensor& original) {
                           step.id.value, step.transformation, step.site, name, why));
 }
 
+// Whether any tensor that the step made was changed since; mostly none was.
+bool any_changed(const Model& model, const Step& step) {
+  auto next = step.made.begin();  // they come in the order of the edits
+  for (const Edit& edit : step.edits) {
+    const auto* change = std::get_if<StateChange>(&edit);
+    if (!change || !change->after || next == step.made.end()) continue;
+    if (next->state != change->id) return true;
+    if (is_changed(*next++, change->after->tensor, model.state().tensor(change->id))) return true;
+  }
+  return next != step.made.end();
+}
+
 }  // namespace
 
 std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, const Step& step,
                                                          const ReverseOptions& options) {
   std::unordered_map<StateId, at::TensorBase> carried;
-  if (options.discard_changes || step.made.empty()) return carried;
+  if (options.discard_changes || !any_changed(model, step)) return carried;
 
   std::unordered_map<StateId, const StateChange*> changes;
   for (const Edit& edit : step.edits)

@@ -76,68 +76,90 @@ const Node* node_after(const Edit& edit) {
 
 }  // namespace
 
-void History::add(std::shared_ptr<const Step> step) {
-  const StepId id = step->id;
-  for (const Edit& edit : step->edits) {
+void History::Index::add(const Step& step) {
+  for (const Edit& edit : step.edits) {
     for_each_write(edit, [&](ObjectKey object, bool takes_away) {
-      auto& writers = writers_[object];
-      if (!writers.empty() && writers.back().step == id)
-        writers.back().takes_away |= takes_away;
+      auto& all = writers[object];
+      if (!all.empty() && all.back().step == step.id)
+        all.back().takes_away |= takes_away;
       else
-        writers.push_back({id, takes_away});
+        all.push_back({step.id, takes_away});
     });
     if (const Node* node = node_after(edit))
-      for_each_reference(*node, [&](ObjectKey object) { readers_[object].push_back({id, false}); });
+      for_each_reference(*node, [&](ObjectKey object) { readers[object].push_back({step.id, false}); });
   }
-  live_.emplace(id, std::move(step));
+}
+
+void History::Index::remove(const Step& step) {
+  auto drop = [&](auto& map, ObjectKey object) {
+    auto it = map.find(object);
+    if (it == map.end()) return;
+    std::erase_if(it->second, [&](const Access& access) { return access.step == step.id; });
+    if (it->second.empty()) map.erase(it);
+  };
+  for (const Edit& edit : step.edits) {
+    for_each_write(edit, [&](ObjectKey object, bool) { drop(writers, object); });
+    if (const Node* node = node_after(edit))
+      for_each_reference(*node, [&](ObjectKey object) { drop(readers, object); });
+  }
+}
+
+const History::Index& History::index() {
+  if (indexed_) return index_;
+  for (const auto& [id, step] : live_) index_.add(*step);
+  indexed_ = true;
+  return index_;
+}
+
+void History::add(std::shared_ptr<const Step> step) {
+  if (indexed_) index_.add(*step);
+  const StepId id = step->id;
+  live_.emplace_hint(live_.end(), id, std::move(step));
 }
 
 std::shared_ptr<const Step> History::remove(StepId id) {
   auto step = live_.extract(id).mapped();
-  auto drop = [&](Index& index, ObjectKey object) {
-    auto it = index.find(object);
-    if (it == index.end()) return;
-    std::erase_if(it->second, [&](const Access& access) { return access.step == id; });
-    if (it->second.empty()) index.erase(it);
-  };
-  for (const Edit& edit : step->edits) {
-    for_each_write(edit, [&](ObjectKey object, bool) { drop(writers_, object); });
-    if (const Node* node = node_after(edit))
-      for_each_reference(*node, [&](ObjectKey object) { drop(readers_, object); });
-  }
+  if (indexed_) index_.remove(*step);
+  if (live_.empty()) indexed_ = false;
   return step;
 }
 
-bool History::writes(const Edit& edit) const {
+bool History::writes(const Edit& edit) {
+  if (live_.empty()) return false;
   bool first = true, found = false;
   for_each_write(edit, [&](ObjectKey object, bool) {
-    if (std::exchange(first, false)) found = writers_.count(object) != 0;  // the object itself
+    if (std::exchange(first, false)) found = index().writers.count(object) != 0;  // the object itself
   });
   return found;
 }
 
 std::vector<StepId> History::dependents(const Model& model, StepId id) const {
+  Index later;  // where there is none to use: of the steps that can depend on this one
+  if (!indexed_)
+    for (auto it = live_.upper_bound(id); it != live_.end(); ++it) later.add(*it->second);
+  const auto& [writers, readers] = indexed_ ? index_ : later;
+
   std::vector<StepId> found;
-  auto collect = [&](const Index& index, ObjectKey object, bool only_takes_away) {
+  auto collect = [&](const auto& index, ObjectKey object, bool only_takes_away) {
     auto it = index.find(object);
     if (it == index.end()) return;
     for (const Access& access : it->second)
       if (access.step > id && (!only_takes_away || access.takes_away)) found.push_back(access.step);
   };
   for (const Edit& edit : (*this)[id].edits) {
-    for_each_write(edit, [&](ObjectKey object, bool) { collect(writers_, object, false); });
+    for_each_write(edit, [&](ObjectKey object, bool) { collect(writers, object, false); });
     const auto* change = std::get_if<Change<Node>>(&edit);
     if (!change) continue;
     if (!change->before) {
-      collect(readers_, key_of(change->id), false);
+      collect(readers, key_of(change->id), false);
       continue;
     }
     // What the node will refer to again must still be there, as it was.
-    for_each_reference(*change->before, [&](ObjectKey object) { collect(writers_, object, true); });
+    for_each_reference(*change->before, [&](ObjectKey object) { collect(writers, object, true); });
     for_each_input(*change->before, [&](NodeId input) {
       if (const Node* node = model.graph().find(input))
         if (auto state = bound_state(*node); !state.empty())
-          collect(writers_, key_of_state(state), true);
+          collect(writers, key_of_state(state), true);
     });
   }
   std::sort(found.begin(), found.end());

@@ -10,6 +10,7 @@
 
 #include "edit/carry_back.h"
 #include "edit/made.h"
+#include "edit/reverse_for_good.h"
 #include "edit/transaction.h"
 #include "ir/content.h"
 #include "refx/error.h"
@@ -28,26 +29,6 @@ std::string label(const std::string& transformation, const std::string& site) {
 }
 std::string label(const Step& step) { return label(step.transformation, step.site); }
 
-// The steps to take back, with those that depend on them, and for each why it is there.
-struct Plan {
-  std::set<StepId> asked;
-  std::map<StepId, std::vector<StepId>> dependents;  // step -> the steps it builds on
-};
-
-Plan plan_for(const Model& model, const std::vector<StepId>& steps) {
-  Plan plan;
-  for (StepId id : steps) plan.asked.insert(model.history()[id].id);
-  std::vector<StepId> queue(plan.asked.begin(), plan.asked.end());
-  for (std::size_t i = 0; i < queue.size(); ++i) {
-    for (StepId dependent : model.history().dependents(model, queue[i])) {
-      const bool known = plan.asked.count(dependent) || plan.dependents.count(dependent);
-      if (!plan.asked.count(dependent)) plan.dependents[dependent].push_back(queue[i]);
-      if (!known) queue.push_back(dependent);
-    }
-  }
-  return plan;
-}
-
 [[noreturn]] void refuse(const Model& model, const Plan& plan) {
   std::vector<std::string> names;
   for (const auto& [id, causes] : plan.dependents)
@@ -59,49 +40,71 @@ Plan plan_for(const Model& model, const std::vector<StepId>& steps) {
                           fmt::join(names, ", ")));
 }
 
-// Writes one side of a step into the model and returns the step as it is to be kept: with the
-// values really written, and the versions of the tensors that are now in place.
-std::shared_ptr<Step> undo(Transaction& transaction, const Step& step, const ReverseOptions& options) {
-  const auto carried = carried_back(transaction.model(), step, options);
-  auto undone = std::make_shared<Step>(step);
-  for (auto it = undone->edits.rbegin(); it != undone->edits.rend(); ++it) {
+using Carried = std::unordered_map<StateId, at::TensorBase>;
+
+std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change, const Carried& carried) {
+  if (!change.before) return nullptr;
+  require_content(change.before->tensor);
+  auto found = carried.find(change.id);
+  if (found == carried.end()) return change.before;
+  StateEntry entry = *change.before;
+  entry.tensor = found->second;
+  return std::make_shared<const StateEntry>(std::move(entry));
+}
+
+// Writes what was before a step into the model.
+void undo(Transaction& transaction, const Step& step, const ReverseOptions& options) {
+  const Carried carried = carried_back(transaction.model(), step, options);
+  for (auto it = step.edits.rbegin(); it != step.edits.rend(); ++it)
     std::visit(
-        [&]<class T>(Change<T>& change) {
-          if constexpr (std::is_same_v<T, StateEntry>) {
-            change.after = transaction.model().state().pointer(change.id);
-            if (auto found = carried.find(change.id); found != carried.end()) {
-              StateEntry entry = *change.before;
-              entry.tensor = found->second;
-              change.before = std::make_shared<const StateEntry>(std::move(entry));
-            }
-            if (change.before) require_content(change.before->tensor);
-          }
-          transaction.write(change.id, change.before);
+        [&]<class T>(const Change<T>& change) {
+          if constexpr (std::is_same_v<T, StateEntry>)
+            transaction.write(change.id, original_of(change, carried));
+          else
+            transaction.write(change.id, change.before);
         },
         *it);
-  }
-  undone->made.clear();
-  for (const Edit& edit : undone->edits)
-    if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
-      undone->made.push_back({change->id, version_of(change->before->tensor)});
-  return undone;
+}
+
+// A step that is to be undone, as redo needs it: with the tensors that are there now.
+std::shared_ptr<Step> for_redo(const Model& model, const Step& step) {
+  auto kept = std::make_shared<Step>(step);
+  for (Edit& edit : kept->edits)
+    if (auto* change = std::get_if<Change<StateEntry>>(&edit))
+      change->after = model.state().pointer(change->id);
+  return kept;
+}
+
+// And once it is undone: with what was put back, and the versions of that.
+void note_undone(const Model& model, Step& step) {
+  step.made.clear();
+  for (Edit& edit : step.edits)
+    if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before) {
+      change->before = model.state().pointer(change->id);
+      step.made.push_back({change->id, version_of(change->before->tensor)});
+    }
 }
 
 // Everything a reversal does to the model, so that it can be taken back as a whole.
 class ReversalRun {
  public:
-  explicit ReversalRun(Model& model) : transaction_(model), model_(model) {}
+  ReversalRun(Model& model, bool redoable)
+      : transaction_(model), model_(model), redoable_(redoable) {}
   ~ReversalRun() {
     if (!done_) take_back();
   }
 
   void undo_all(const Plan& plan, const ReverseOptions& options) {
-    std::vector<StepId> order(plan.asked.begin(), plan.asked.end());
+    std::vector<StepId> order = plan.asked;
     for (const auto& [id, causes] : plan.dependents) order.push_back(id);
     std::sort(order.rbegin(), order.rend());
     for (StepId id : order) {
-      undone_.push_back(undo(transaction_, model_.history()[id], options));
+      const Step& step = model_.history()[id];
+      const auto kept = redoable_ ? for_redo(model_, step) : nullptr;
+      undo(transaction_, step, options);
+      if (kept) note_undone(model_, *kept);
       removed_.push_back(transaction_.remove_step(id));
+      undone_.push_back(kept ? kept : removed_.back());
     }
     if (const auto found = problems(model_, transaction_.edits()); !found.empty())
       throw InternalError(fmt::format("reversing broke the model: {}", fmt::join(found, "; ")));
@@ -121,7 +124,7 @@ class ReversalRun {
   void finish() {
     transaction_.keep();
     done_ = true;
-    if (!new_steps_.empty()) {
+    if (!new_steps_.empty() || !redoable_) {
       for (const StepPtr& step : earlier_) transaction_.purge(*step);
       for (const StepPtr& step : undone_) transaction_.purge(*step);
       return;
@@ -157,7 +160,7 @@ class ReversalRun {
   std::vector<StepPtr> removed_;  // the same steps as they stood in the history
   std::vector<StepPtr> earlier_;  // what could be redone before
   std::vector<StepId> new_steps_;
-  bool made_way_ = false, done_ = false;
+  bool redoable_, made_way_ = false, done_ = false;
 };
 
 // Every node that a step, or a step it builds on, wrote.
@@ -175,7 +178,7 @@ void ReversalRun::reapply(const Plan& plan, Reversal& result) {
   std::set<std::string> unwanted;  // what was asked to be gone is not to come back
   for (const StepPtr& step : removed_) {
     steps.emplace(step->id, step);
-    if (plan.asked.count(step->id)) unwanted.insert(label(*step));
+    if (plan.is_asked(step->id)) unwanted.insert(label(*step));
   }
 
   // Runs of dependents of one transformation are found in one pass.
@@ -209,12 +212,12 @@ void ReversalRun::reapply(const Plan& plan, Reversal& result) {
 
 }  // namespace
 
-Reversal reverse(Model& model, const std::vector<StepId>& steps, ReverseOptions options) {
-  Reversal result;
-  const Plan plan = plan_for(model, steps);
-  if (options.dependents == Dependents::refuse && !plan.dependents.empty()) refuse(model, plan);
+namespace {
 
-  ReversalRun run(model);
+Reversal carry_out(Model& model, const Plan& plan, ReverseOptions options, bool redoable) {
+  if (options.dependents == Dependents::refuse && !plan.dependents.empty()) refuse(model, plan);
+  Reversal result;
+  ReversalRun run(model, redoable);
   run.undo_all(plan, options);
   result.reversed.assign(plan.asked.rbegin(), plan.asked.rend());
   if (options.dependents == Dependents::reapply && !plan.dependents.empty()) {
@@ -226,6 +229,16 @@ Reversal reverse(Model& model, const std::vector<StepId>& steps, ReverseOptions 
   }
   run.finish();
   return result;
+}
+
+}  // namespace
+
+Reversal reverse(Model& model, const std::vector<StepId>& steps, ReverseOptions options) {
+  return carry_out(model, plan_reversal(model, steps), options, true);
+}
+
+Reversal reverse_for_good(Model& model, const Plan& plan, ReverseOptions options) {
+  return carry_out(model, plan, options, false);
 }
 
 Reversal reverse(Model& model, StepId step, ReverseOptions options) {

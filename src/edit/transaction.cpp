@@ -66,8 +66,7 @@ Id<T> Transaction::insert(Id<T> where, T value) {
   maybe_fail();
   if (table.name_taken(pointer->name)) throw Error("the name '" + pointer->name + "' is taken");
   const Id<T> id = table.insert_slot(where);
-  inserted_.insert(object_key(id));
-  log(Change<T>{id, nullptr, pointer});
+  log(Change<T>{id, nullptr, pointer}, true);
   table.reserve_name(pointer->name, id);
   table.exchange(id, std::move(pointer));
   touch();
@@ -84,12 +83,12 @@ void Transaction::write(Id<T> id, std::shared_ptr<const T> value) {
   touch();
   Edit* earlier = logged(object_key(id));
   if (!earlier) {
-    log(Change<T>{id, table.pointer(id), value});
+    log(Change<T>{id, table.pointer(id), value}, false);
     table.exchange(id, std::move(value));
     return;
   }
   auto& change = std::get<Change<T>>(*earlier);
-  if (!value && inserted_.erase(object_key(id))) {  // made and erased again: it never was
+  if (!value && is_insertion(earlier)) {  // made and erased again: it never was
     table.exchange(id, nullptr);
     table.release_name(change.after->name, id);
     table.remove_slot(id);
@@ -114,8 +113,9 @@ Edit* Transaction::logged(std::uint64_t object) {
   return nullptr;
 }
 
-void Transaction::log(Edit edit) {
+void Transaction::log(Edit edit, bool inserted) {
   edits_.push_back(std::move(edit));
+  inserted_.push_back(inserted);
   if (edits_.size() <= kIndexFrom) return;
   const std::size_t first = index_.empty() ? 0 : edits_.size() - 1;
   for (std::size_t i = first; i < edits_.size(); ++i) index_[object_key(edits_[i])] = i;
@@ -152,7 +152,7 @@ void Transaction::rollback() noexcept {
   for (const Edit& edit : edits_) {
     std::visit(
         [&]<class T>(const Change<T>& change) {
-          if (!inserted_.count(object_key(change.id))) return;
+          if (!change.id || !is_insertion(&edit)) return;
           auto& table = mutable_table<T>();
           table.release_name(change.after->name, change.id);
           table.remove_slot(change.id);

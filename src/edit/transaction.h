@@ -1,8 +1,8 @@
 #pragma once
 
+#include <c10/util/flat_hash_map.h>
+
 #include <memory>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "refx/model.h"
@@ -45,6 +45,8 @@ class Transaction {
   // The names of the objects a reversed step made: free for others, or kept for its return.
   void release_names(const Step& step);
   void reserve_names(const Step& step);
+  // Makes the questions about steps that build on one another quick to answer.
+  void index_history() { model_.history_.index(); }
   // Gives up the places of what a reversed step made: it cannot return.
   void purge(const Step& step);
   // Drops every erased object's place and all steps.
@@ -72,13 +74,15 @@ class Transaction {
   template <class F>
   void for_each_left(const Step& step, F&& f);
   Edit* logged(std::uint64_t object);
-  void log(Edit edit);
+  void log(Edit edit, bool inserted);
+  // Whether the edit made its object, which was not there before, not even erased.
+  bool is_insertion(const Edit* edit) const { return inserted_[edit - edits_.data()]; }
   void touch() { ++model_.revision_; }
 
   Model& model_;
   std::vector<Edit> edits_;
-  std::unordered_map<std::uint64_t, std::size_t> index_;  // object -> edit, once there are many
-  std::unordered_set<std::uint64_t> inserted_;            // objects that are new, not revived
+  std::vector<bool> inserted_;                              // by edit: its object is new, not revived
+  ska::flat_hash_map<std::uint64_t, std::size_t> index_;  // object -> edit, once there are many
 };
 
 // One number for any object: its kind and its id.

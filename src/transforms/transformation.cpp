@@ -27,9 +27,10 @@ StepId apply_site(Model& model, const Transformation& transformation, const Site
   Editor editor(model);
   transformation.apply(editor, site);
   if (!editor.changed()) return {};
+  Editor::Label what = label(transformation, site.name);
   for (NodeId node : site.nodes)
-    if (model.graph().contains(node)) editor.mark(node, transformation.signature());
-  return editor.commit(label(transformation, site.name));
+    if (model.graph().contains(node)) editor.mark(node, what.signature);
+  return editor.commit(std::move(what));
 } catch (const c10::Error& error) {
   throw Error(fmt::format("{} at {}: {}", transformation.name(), site.name,
                           error.what_without_backtrace()));
@@ -97,6 +98,7 @@ Outcome Transformation::operator()(Model& model, Reverse direction) const {
 
 std::string Transformation::signature() const {
   std::string text = name();
+  if (parameters().empty()) return text;
   const Graph no_nodes;
   char separator = '(';
   for (const auto& [key, value] : parameters()) {

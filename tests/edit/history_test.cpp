@@ -1,5 +1,6 @@
 #include <ATen/TensorOperators.h>
 
+#include "edit/reverse_for_good.h"
 #include "edit/transaction.h"
 #include "kit.h"
 #include "writer.h"
@@ -46,6 +47,35 @@ TEST(History, StepsAtNeighbouringSitesAreIndependent) {
   EXPECT_EQ(history.dependents(model, StepId(1)), std::vector<StepId>{StepId(3)});
   EXPECT_EQ(history.dependents(model, StepId(2)), std::vector<StepId>{StepId(4)});
   for (std::uint32_t id : {3, 4, 5, 6}) EXPECT_TRUE(history.dependents(model, StepId(id)).empty());
+}
+
+TEST(History, AnIndexChangesNoAnswer) {
+  Model model = merged_and_fused();
+  std::vector<std::vector<StepId>> without, with;
+  for (StepId id : model.history().ids()) without.push_back(model.history().dependents(model, id));
+  Transaction(model).index_history();
+  for (StepId id : model.history().ids()) with.push_back(model.history().dependents(model, id));
+  EXPECT_EQ(with, without);
+}
+
+TEST(History, WhatIsReversedForGoodCannotReturn) {
+  Model model = two_blocks();
+  const std::string before = snapshot(model);
+  compose(MergeLinears(), FuseBiasInLinear())(model);
+  reverse_for_good(model, plan_reversal(model, model.history().ids()), {});
+  EXPECT_EQ(snapshot(model), before);
+  EXPECT_FALSE(redo(model));
+  EXPECT_FALSE(model.state().name_taken("a.q-k-merged.weight"));
+}
+
+TEST(History, PlansWhatReversingTakesAlong) {
+  Model model = merged_and_fused();
+  const Plan last = plan_reversal(model, {StepId(6), StepId(5), StepId(6)});
+  EXPECT_EQ(last.asked, (std::vector<StepId>{StepId(5), StepId(6)}));
+  EXPECT_TRUE(last.dependents.empty());
+  const Plan first = plan_reversal(model, {StepId(1)});
+  ASSERT_EQ(first.dependents.size(), 1u);
+  EXPECT_EQ(first.dependents.at(StepId(3)), std::vector<StepId>{StepId(1)});
 }
 
 TEST(History, SelectsByIdTransformationAndPattern) {

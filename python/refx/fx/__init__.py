@@ -13,7 +13,7 @@ The names, arguments and meaning of ``optimum.fx.optimization``: change the impo
 were taken, ``reverse`` takes back some of them.
 """
 
-from ._journal import Step
+from .._step import Step
 from ._transformations import (
     ChangeTrueDivToMulByInverse,
     Explanation,

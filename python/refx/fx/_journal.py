@@ -7,7 +7,6 @@ It hangs on the GraphModule in two places, because pickle drops ``meta`` and kee
 from __future__ import annotations
 
 import copy
-import dataclasses
 import threading
 from typing import Any, Callable, Iterable, Iterator, Optional
 
@@ -15,25 +14,12 @@ import torch
 from torch.fx import GraphModule, Node
 
 from .. import _core
+from .._step import Step
 from . import _functions, _replay
 
 _ATTRIBUTE = "_refx"
-_KEY = "refx"  # in GraphModule.meta, and of the marks in Node.meta
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-    """One rewrite that was applied and can be taken back."""
-
-    id: int
-    transformation: str
-    site: str
-    nodes: tuple[Node, ...] = dataclasses.field(repr=False)
-    bytes: int = dataclasses.field(repr=False)  # of the tensors kept for undo
-    signature: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.id}  {self.transformation}  {self.site}"
+STAMP = "_refx"  # on modules and tensors that transformations made: their signatures
+_KEY = "refx"  # in GraphModule.meta
 
 
 class Journal:
@@ -44,7 +30,7 @@ class Journal:
         # The tables that the library fills, see convert.h.
         self.ids: dict[Node, int] = {}
         self.nodes: list[Optional[Node]] = []
-        self.seen: list[Optional[tuple[Any, ...]]] = []
+        self.seen: list[Any] = []
         self.objects: list[Any] = []
         self.names: dict[Callable[..., Any], str] = {}
         self.functions: dict[str, Callable[..., Any]] = {}
@@ -86,8 +72,6 @@ class Journal:
     def drop(graph_module: GraphModule) -> None:
         graph_module.__dict__.pop(_ATTRIBUTE, None)
         graph_module.meta.pop(_KEY, None)
-        for node in graph_module.graph.nodes:
-            node.meta.pop(_KEY, None)
 
     # ---- what it does --------------------------------------------------------------------------
 
@@ -112,7 +96,7 @@ class Journal:
         for step in steps:
             if signature != transformation:
                 self.signatures[step] = signature
-        _replay.follow(self, graph_module, touched)
+        self.follow(graph_module, touched)
         return steps
 
     def reverse(self, graph_module: GraphModule, steps: list[int], dependents: str = "reapply",
@@ -120,9 +104,13 @@ class Journal:
         if not steps:
             return
         touched = self.mirror.reverse(steps, dependents, discard_changes)
-        _replay.follow(self, graph_module, touched)
+        self.follow(graph_module, touched)
         if self.mirror.has_steps():
             self.prune()
+
+    def follow(self, graph_module: GraphModule, touched: _core.Touched) -> None:
+        _replay.rename(self, graph_module.graph)
+        self.mirror.follow(self, graph_module, touched)
 
     def steps(self) -> Iterator[Step]:
         for number, transformation, signature, site, nodes, size in self.mirror.steps():
@@ -188,7 +176,8 @@ class Journal:
         needed = set(nodes)
         for number, node in enumerate(self.nodes):
             if node is not None and node not in self.ids and number not in needed:
-                self.nodes[number] = self.seen[number] = None
+                self.nodes[number] = None
+                self.seen[4 * number:4 * number + 4] = [None] * 4
         live = {step[0] for step in self.mirror.steps()}
         self.signatures = {step: s for step, s in self.signatures.items() if step in live}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 from abc import ABC, abstractmethod
 from typing import Any, Iterable, Optional, Union
 
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._journal import Journal, Step
+from .._step import Step
+from ._journal import STAMP, Journal
 
 _MARKS = "refx"
 
@@ -93,10 +95,14 @@ class ReversibleTransformation(Transformation):
         journal = Journal.find(graph_module)
         if journal is None:
             _require_unmarked(self, graph_module)
+            _require_unmade(self, graph_module)
             return graph_module
         with journal.lock:
             journal.read(graph_module)
-            journal.reverse(graph_module, journal.steps_of(self.signature))
+            steps = journal.steps_of(self.signature)
+            if not steps:
+                _require_unmade(self, graph_module)
+            journal.reverse(graph_module, steps)
             journal.drop_if_done(graph_module)
         return graph_module
 
@@ -137,14 +143,27 @@ def _finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
     return graph_module
 
 
+_GONE = ("but the GraphModule's history is gone: it was not carried over to this GraphModule, or was "
+         "forgotten; reverse the GraphModule that was transformed")
+
+
 def _require_unmarked(transformation: Transformation, graph_module: GraphModule) -> None:
     signature = transformation.signature
     for node in graph_module.graph.nodes:
         if signature in node.meta.get(_MARKS, ()):
-            raise _core.Error(
-                f"node '{node.name}' was transformed by {signature}, but the GraphModule's history is "
-                "gone: it was not carried over to this GraphModule, or was forgotten"
-            )
+            raise _core.Error(f"node '{node.name}' was transformed by {signature}, {_GONE}")
+
+
+def _require_unmade(transformation: Transformation, graph_module: GraphModule) -> None:
+    """What the transformation made says so, also where nodes were made anew and have no marks."""
+    signature = transformation.signature
+    things = itertools.chain(
+        graph_module.named_modules(), graph_module.named_parameters(), graph_module.named_buffers(),
+        ((str(node.target), Journal.attribute(graph_module, str(node.target)))
+         for node in graph_module.graph.nodes if node.op == "get_attr"))
+    for path, thing in things:
+        if path and signature in getattr(thing, "__dict__", {}).get(STAMP, ()):
+            raise _core.Error(f"'{path}' was made by {signature}, {_GONE}")
 
 
 def _journalled(transformation: Transformation, function: Any, graph_module: GraphModule) -> GraphModule:
@@ -391,5 +410,8 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
 
 
 def forget(graph_module: GraphModule) -> None:
-    """Drops the history, and with it the originals that it keeps. The GraphModule stays as it is."""
+    """Drops the history, and with it the originals that it keeps. The GraphModule stays as it is.
+
+    What was transformed still says so: to reverse it is an error from then on.
+    """
     Journal.drop(graph_module)

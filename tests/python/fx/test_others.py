@@ -170,3 +170,92 @@ def test_dead_code_elimination_between(gm):
     gm.recompile()
     t(gm, reverse=True)
     assert gm.code == code
+
+
+class Functional(nn.Module):
+    """Linears as functions, whose weights are the model's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(3, 4))
+        self.bias = nn.Parameter(torch.randn(4))
+        self.register_buffer("scale", torch.tensor([2.0, 4.0, 8.0]))
+
+    def forward(self, x):
+        return F.linear(x, self.a, self.bias), F.linear(x, self.b) / self.scale
+
+
+def traced_again(gm):
+    return trace(gm)
+
+
+def nodes_made_anew(gm):
+    graph, new = torch.fx.Graph(), {}
+    for node in gm.graph.nodes:
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), new.get)
+        new[node] = graph.create_node(node.op, node.target, args, kwargs)
+    return torch.fx.GraphModule(gm, graph)
+
+
+def by_transformer(gm):
+    return torch.fx.Transformer(gm).transform()
+
+
+REMADE = [traced_again, nodes_made_anew, by_transformer,
+          lambda gm: traced_again(copy.deepcopy(gm)), lambda gm: nodes_made_anew(trace(gm))]
+
+
+@pytest.mark.parametrize("remake", REMADE)
+@pytest.mark.parametrize("name, t", [("encoder", MergeLinears()), ("mlp", FuseBiasInLinear()),
+                                     ("resnet", FuseBatchNorm2dInConv2d())])
+def test_a_graph_made_anew_has_no_history_and_says_so(remake, name, t):
+    gm = remake(t(trace(zoo.make(name)[0])))
+    before = Snapshot(gm)
+    with pytest.raises(refx.Error, match="was (made|transformed) by .* history is gone"):
+        t(gm, reverse=True)
+    Snapshot(gm).assert_equals(before)
+    with pytest.raises(refx.Error, match="history is gone"):
+        compose(t, ChangeTrueDivToMulByInverse())(gm, reverse=True)
+
+
+@pytest.mark.parametrize("remake", REMADE[:3])
+@pytest.mark.parametrize("t", [MergeLinears(), FuseBiasInLinear(), ChangeTrueDivToMulByInverse()])
+def test_so_does_one_whose_weights_are_attributes(remake, t):
+    gm = remake(t(trace(Functional().eval())))
+    with pytest.raises(refx.Error, match="history is gone"):
+        t(gm, reverse=True)
+
+
+def test_a_later_history_does_not_hide_that(gm):
+    again = FuseBiasInLinear()(trace(MergeLinears()(gm)))
+    with pytest.raises(refx.Error, match="merged' was made by merge-linears, .* gone"):
+        MergeLinears()(again, reverse=True)
+    FuseBiasInLinear()(again, reverse=True)  # its own steps are known
+
+
+def test_what_never_was_transformed_stays_as_it_is(gm):
+    MergeLinears()(gm)
+    before = Snapshot(gm)
+    FuseBiasInLinear()(gm, reverse=True)
+    Snapshot(gm).assert_equals(before)
+    plain = trace(Three().eval())
+    before = Snapshot(plain)
+    MergeLinears()(plain, reverse=True)
+    Snapshot(plain).assert_equals(before)
+    MergeLinears()(gm, reverse=True)
+    before = Snapshot(again := trace(gm))
+    MergeLinears()(again, reverse=True)
+    Snapshot(again).assert_equals(before)
+
+
+def test_a_graph_that_took_the_place_keeps_the_history(gm):
+    before, x = Snapshot(gm, objects=False), torch.randn(2, 4)
+    expected = gm(x)
+    t = MergeLinears()
+    t(gm)
+    gm.graph = nodes_made_anew(gm).graph  # its nodes have names of their own
+    t(gm, reverse=True)
+    after = Snapshot(gm, objects=False)
+    assert after.keys == before.keys and after.modules == before.modules
+    assert [node[2:4] for node in after.nodes] == [node[2:4] for node in before.nodes]
+    assert all(torch.equal(a, b) for a, b in zip(gm(x), expected))

@@ -226,6 +226,8 @@ def test_forget(gm):
     assert log(gm)[0].bytes > 0
     forget(gm)
     assert not log(gm)
+    with pytest.raises(refx.Error, match="history is gone.*forgotten"):
+        MergeLinears()(gm, reverse=True)
 
 
 def test_every_transformation_of_the_library_is_here():

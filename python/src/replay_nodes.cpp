@@ -1,0 +1,258 @@
+// Brings the nodes of a graph to where the library's model of it is. A node stays the object it is,
+// with its name and metadata; an erased one that returns is the same object again.
+
+#include <array>
+
+#include "refx/error.h"
+#include "replay.h"
+
+namespace refx::python {
+
+namespace {
+
+// What torch.fx keeps behind Graph and Node, beside the attributes in Fx.
+struct Inner {
+  PyObject *lookup = intern("_find_nodes_lookup_table"), *table = intern("table"),
+           *len = intern("_len"), *erased = intern("_erased"), *prev = intern("_prev"),
+           *next = intern("_next"), *owner = intern("owning_module"), *users = intern("users"),
+           *create_hooks = intern("_create_node_hooks"), *erase_hooks = intern("_erase_node_hooks"),
+           *names = intern("_graph_namespace"), *create_name = intern("create_name"),
+           *associate = intern("associate_name_with_obj");
+  py::object update = method("_update_args_kwargs"), prepend = method("_prepend"),
+             remove = method("_remove_from_list");
+  py::dict no_kwargs;
+
+  static const Inner& get() {
+    static const Inner* inner = new Inner;
+    return *inner;
+  }
+  static py::object method(const char* name) {
+    return py::handle(reinterpret_cast<PyObject*>(Fx::get().node_type)).attr(name);
+  }
+};
+
+py::object call(const py::object& function, py::handle a) {
+  PyObject* args[] = {a.ptr()};
+  return owned(PyObject_Vectorcall(function.ptr(), args, 1, nullptr));
+}
+py::object call(const py::object& function, py::handle a, py::handle b) {
+  PyObject* args[] = {a.ptr(), b.ptr()};
+  return owned(PyObject_Vectorcall(function.ptr(), args, 2, nullptr));
+}
+py::object call(const py::object& function, py::handle a, py::handle b, py::handle c) {
+  PyObject* args[] = {a.ptr(), b.ptr(), c.ptr()};
+  return owned(PyObject_Vectorcall(function.ptr(), args, 3, nullptr));
+}
+
+// As object.__setattr__: Node's own looks after the tables that are looked after here.
+void set(py::handle object, PyObject* name, py::handle value) {
+  check(PyObject_GenericSetAttr(object.ptr(), name, value.ptr()));
+}
+
+class NodeFollower {
+ public:
+  NodeFollower(const Mirror& mirror, const Tables& tables, py::handle graph)
+      : graph_(mirror.model().graph()),
+        tables_(tables),
+        fx_graph_(py::reinterpret_borrow<py::object>(graph)),
+        lookup_(attr(attr(graph, Inner::get().lookup), Inner::get().table)),
+        root_(attr(graph, Fx::get().root)) {
+    const py::object owner = attr(graph, Inner::get().owner);
+    create_hooks_ = py::getattr(owner, Inner::get().create_hooks, py::none());
+    erase_hooks_ = py::getattr(owner, Inner::get().erase_hooks, py::none());
+  }
+
+  void run(const std::vector<NodeId>& ids) {
+    std::vector<NodeId> erased;
+    for (NodeId id : ids) {
+      if (const Node* node = graph_.find(id))
+        write(id, *node);
+      else
+        erased.push_back(id);
+    }
+    for (auto it = erased.rbegin(); it != erased.rend(); ++it) erase(*it);  // users first
+    if (grown_ == 0) return;
+    const auto len = attr(fx_graph_, Inner::get().len).cast<std::int64_t>() + grown_;
+    check(PyObject_SetAttr(fx_graph_.ptr(), Inner::get().len, py::int_(len).ptr()));
+  }
+
+ private:
+  py::object known(NodeId id) const {
+    if (id.value >= tables_.nodes.size()) return py::none();
+    return py::reinterpret_borrow<py::object>(PyList_GET_ITEM(tables_.nodes.ptr(), id.value));
+  }
+
+  bool is_in_graph(NodeId id, py::handle node) const {
+    PyObject* number = PyDict_GetItemWithError(tables_.ids.ptr(), node.ptr());
+    return number && PyLong_AsUnsignedLong(number) == id.value;
+  }
+
+  static py::tuple key(py::handle op, py::handle target) {
+    const bool function = to_opcode(op) == Opcode::call_function;
+    return py::reinterpret_steal<py::tuple>(
+        PyTuple_Pack(2, op.ptr(), function ? target.ptr() : Py_None));
+  }
+  void list(py::handle node, py::handle op, py::handle target) {
+    const py::object nodes = owned(PyObject_GetItem(lookup_.ptr(), key(op, target).ptr()));
+    check(PyDict_SetItem(nodes.ptr(), node.ptr(), Py_None));
+  }
+  void unlist(py::handle node) {
+    const Fx& fx = Fx::get();
+    const py::tuple place = key(attr(node, fx.op), attr(node, fx.target));
+    const py::object nodes = owned(PyObject_GetItem(lookup_.ptr(), place.ptr()));
+    if (PyDict_Contains(nodes.ptr(), node.ptr()) == 1) check(PyDict_DelItem(nodes.ptr(), node.ptr()));
+  }
+
+  void write(NodeId id, const Node& value) {
+    const Fx& fx = Fx::get();
+    py::object node = known(id);
+    auto [op, target] = from_target(tables_, value);
+    if (node.is_none() || !is_in_graph(id, node)) {
+      node = insert(id, value, std::move(node), op, target);
+    } else {
+      const py::object old_op = attr(node, fx.op), old_target = attr(node, fx.target);
+      const bool same_text = PyUnicode_Check(target.ptr()) && PyUnicode_Check(old_target.ptr()) &&
+                             PyUnicode_Compare(target.ptr(), old_target.ptr()) == 0;
+      if (!old_op.is(op) || (!old_target.is(target) && !same_text)) {
+        unlist(node);
+        set(node, fx.op, op);
+        set(node, fx.target, target);
+        list(node, op, target);
+      }
+    }
+    call(Inner::get().update, node, from_args(tables_, value.args), from_kwargs(tables_, value.kwargs));
+    set_marks(attr(node, fx.meta), value.marks);
+    tables_.set_seen(id, attr(node, fx.args), attr(node, fx.kwargs), attr(node, fx.target));
+  }
+
+  void set_marks(py::handle meta, const std::vector<std::string>& marks) {
+    PyObject* name = Fx::get().marks;
+    if (marks.empty()) {
+      if (PyDict_Contains(meta.ptr(), name) == 1) check(PyDict_DelItem(meta.ptr(), name));
+      return;
+    }
+    if (!marks_ || marks != last_marks_) {
+      marks_ = py::tuple(py::cast(marks));
+      last_marks_ = marks;
+    }
+    check(PyDict_SetItem(meta.ptr(), name, marks_.ptr()));
+  }
+
+  // Puts a node that is new, or was erased, or was moved, where the library has it.
+  py::object insert(NodeId id, const Node& value, py::object node, py::handle op, py::handle target) {
+    const Fx& fx = Fx::get();
+    const Inner& inner = Inner::get();
+    tables_.grow(id.value + 1);
+    const NodeId left = graph_.previous(id);
+    const py::object previous = left ? known(left) : root_;
+    REFX_CHECK(!previous.is_none(), "a node is inserted after one that is unknown");
+    if (node.is_none()) {
+      const py::object before = saved(id);
+      node = make(value, before, op, target);
+      PyList_SetItem(tables_.nodes.ptr(), id.value, node.inc_ref().ptr());
+      call(inner.prepend, attr(previous, inner.next), node);
+      set_meta(node, before);
+    } else {
+      if (attr(node, inner.erased).ptr() == Py_True) {
+        set(node, inner.prev, node);  // it still points to its former neighbours
+        set(node, inner.next, node);
+        set(node, inner.erased, Py_False);
+      } else {
+        unlist(node);
+        --grown_;
+      }
+      call(inner.prepend, attr(previous, inner.next), node);
+      set(node, fx.op, op);
+      set(node, fx.target, target);
+    }
+    list(node, op, target);
+    ++grown_;
+    check(PyDict_SetItem(tables_.ids.ptr(), node.ptr(), py::int_(id.value).ptr()));
+    if (!create_hooks_.is_none())
+      for (py::handle hook : create_hooks_) hook(node);
+    return node;
+  }
+
+  py::object make(const Node& value, const py::object& saved, py::handle op, py::handle target) {
+    const Inner& inner = Inner::get();
+    const bool known = !saved.is_none();
+    const py::object name = known ? py::object(saved[py::int_(0)]) : py::str(value.name);
+    const py::object annotation = known ? py::object(saved[py::int_(2)]) : py::none();
+    const py::object names = attr(fx_graph_, inner.names);
+    const py::object unique = attr(names, inner.create_name)(name, py::none());
+    const py::handle type(reinterpret_cast<PyObject*>(Fx::get().node_type));
+    py::object node =
+        type(fx_graph_, unique, op, target, py::tuple(), inner.no_kwargs, annotation);
+    attr(names, inner.associate)(unique, node);
+    return node;
+  }
+
+  // In a copy of a graph: name, metadata and type of a node that had been erased before; or None.
+  py::object saved(NodeId id) const {
+    const py::dict erased = tables_.owner.attr("erased");
+    if (erased.size() == 0) return py::none();
+    return erased.attr("pop")(id.value, py::none());
+  }
+
+  void set_meta(py::handle node, const py::object& saved) {
+    py::dict meta;
+    if (saved.is_none()) {
+      const py::object origin = attr(attr(node, Inner::get().next), Fx::get().meta);
+      for (PyObject* key : origin_keys())
+        if (PyObject* found = PyDict_GetItemWithError(origin.ptr(), key))
+          check(PyDict_SetItem(meta.ptr(), key, found));
+    } else {
+      meta = owned(PyDict_Copy(py::object(saved[py::int_(1)]).ptr()));
+      if (const py::object name = saved[py::int_(0)]; !is_taken(name)) set(node, Fx::get().name, name);
+    }
+    set(node, Fx::get().meta, meta);
+  }
+
+  // What a new node takes over from the one it serves.
+  static const std::array<PyObject*, 3>& origin_keys() {
+    static const auto* keys = new std::array<PyObject*, 3>{
+        intern("stack_trace"), intern("nn_module_stack"), intern("source_fn_stack")};
+    return *keys;
+  }
+
+  bool is_taken(py::handle name) const {
+    for (py::object node = attr(root_, Fx::get().next); !node.is(root_);
+         node = attr(node, Fx::get().next))
+      if (attr(node, Fx::get().name).equal(name)) return true;
+    return false;
+  }
+
+  void erase(NodeId id) {
+    const Inner& inner = Inner::get();
+    const py::object node = known(id);
+    if (node.is_none() || !is_in_graph(id, node)) return;
+    if (PyObject_Size(attr(node, inner.users).ptr()) != 0)
+      throw InternalError("node '" + to_string(attr(node, Fx::get().name)) +
+                          "' is erased but still used");
+    if (!erase_hooks_.is_none())
+      for (py::handle hook : erase_hooks_) hook(node);
+    unlist(node);
+    call(inner.remove, node);
+    set(node, inner.erased, Py_True);
+    --grown_;
+    call(inner.update, node, py::tuple(), py::dict());
+    check(PyDict_DelItem(tables_.ids.ptr(), node.ptr()));
+    set_marks(attr(node, Fx::get().meta), {});
+  }
+
+  const Graph& graph_;
+  const Tables& tables_;
+  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_;
+  py::object marks_;
+  std::vector<std::string> last_marks_;
+  std::int64_t grown_ = 0;
+};
+
+}  // namespace
+
+void follow_nodes(const Mirror& mirror, const Tables& tables, py::handle graph,
+                  const std::vector<NodeId>& nodes) {
+  NodeFollower(mirror, tables, graph).run(nodes);
+}
+
+}  // namespace refx::python
