@@ -14,6 +14,10 @@ void bind_mirror(py::module_& m);
 void bind_model(py::module_& m);
 void bind_lab(py::class_<Model>& model);
 
+// Bisects the steps of a model; `judge` takes the ids of those that are kept. JSON and text.
+std::pair<std::string, std::string> bisect_steps(const Model& model, const py::object& judge,
+                                                 const py::object& progress);
+
 // Tensors, numbers, strings and None, in tuples, lists and dicts.
 c10::IValue to_value(py::handle object);
 

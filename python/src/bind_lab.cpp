@@ -74,15 +74,19 @@ Result search(const Model& self, const Check& check, const std::string& journal,
   return {to_json(result, self), to_text(result, self)};
 }
 
-// `judge` takes a form of the model and returns True (good), False (bad) or None (skip).
+// True is good, False bad, None skip.
+Verdict to_verdict(const py::object& verdict) {
+  return verdict.is_none()                     ? Verdict::skip
+         : PyObject_IsTrue(verdict.ptr()) == 1 ? Verdict::good
+                                               : Verdict::bad;
+}
+
+// `judge` takes a form of the model.
 Result bisect(const Model& self, const py::object& judge, const std::string& journal,
               const std::string& key, const py::object& progress) {
   const Check check = [&](const Model& form) {
     const py::gil_scoped_acquire gil;
-    const py::object verdict = judge(py::cast(form));
-    return verdict.is_none()                     ? Verdict::skip
-           : PyObject_IsTrue(verdict.ptr()) == 1 ? Verdict::good
-                                                 : Verdict::bad;
+    return to_verdict(judge(py::cast(form)));
   };
   const OnProgress on_progress = to_progress(progress);
   const py::gil_scoped_release no_gil;
@@ -124,6 +128,18 @@ std::string page(const Model& self, const std::string& title, bool verify, bool 
 }
 
 }  // namespace
+
+Result bisect_steps(const Model& model, const py::object& judge, const py::object& progress) {
+  const Check check = [&](const Model& form) {
+    std::vector<std::uint32_t> kept;
+    for (StepId id : form.history().ids()) kept.push_back(id.value);
+    const py::gil_scoped_acquire gil;
+    return to_verdict(judge(kept));
+  };
+  const OnProgress on_progress = to_progress(progress);
+  const py::gil_scoped_release no_gil;
+  return search(model, check, "", "", on_progress);
+}
 
 void bind_lab(py::class_<Model>& model) {
   model.def("bench", &bench)

@@ -73,6 +73,10 @@ void bind_mirror(py::module_& m) {
            py::arg("owner"), py::arg("graph_module"), py::arg("transformation") = Mirror::kOthers,
            py::arg("signature") = "")
       .def("attach", &Mirror::attach)
+      .def("bisect",
+           [](const Mirror& self, const py::object& judge, const py::object& progress) {
+             return bisect_steps(self.model(), judge, progress);
+           })
       .def("apply",
            [](Mirror& self, const std::string& transformation, std::vector<std::string> only,
               std::vector<std::string> except) {

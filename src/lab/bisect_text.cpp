@@ -20,7 +20,9 @@ std::vector<std::uint32_t> numbers(const std::vector<StepId>& ids) {
 }
 
 std::string repair_command(const Bisection& b, const Model& model) {
-  const std::string path = model.source() ? model.source()->path() : "MODEL.pt2";
+  if (!model.source())
+    return fmt::format("reverse {} with what is built on it", fmt::join(numbers(b.repair), ", "));
+  const std::string& path = model.source()->path();
   std::filesystem::path out(path);
   out.replace_filename(out.stem().string() + "-repaired.pt2");
   return fmt::format("refx reverse {} {} --cascade{} -o {}", shell_word(path),

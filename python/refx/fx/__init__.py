@@ -10,7 +10,7 @@ The names, arguments and meaning of ``optimum.fx.optimization``: change the impo
     gm = merge(gm, reverse=True)    # as before, bit for bit
 
 ``explain`` says where a transformation applies, and where not and why. ``log`` lists the steps that
-were taken, ``reverse`` takes back some of them.
+were taken, ``reverse`` takes back some of them, ``bisect`` finds those that break something.
 """
 
 from .._step import Step
@@ -21,10 +21,12 @@ from ._transformations import (
     FuseBatchNorm2dInConv2d,
     FuseBiasInLinear,
     MergeLinears,
+    NothingReversed,
     Refusal,
     ReversibleTransformation,
     Site,
     Transformation,
+    bisect,
     compose,
     explain,
     forget,
@@ -39,11 +41,13 @@ __all__ = [
     "FuseBatchNorm2dInConv2d",
     "FuseBiasInLinear",
     "MergeLinears",
+    "NothingReversed",
     "Refusal",
     "ReversibleTransformation",
     "Site",
     "Step",
     "Transformation",
+    "bisect",
     "compose",
     "explain",
     "forget",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Iterable, Optional, Union
+from typing import Any, Callable, Iterable, Optional, Union
 
 from torch.fx import GraphModule, Node
 
 from .. import _core
+from .._lab import Bisection, Progress, callback
 from .._step import Step
 from ._journal import STAMP, Journal
 
@@ -83,6 +85,10 @@ class Transformation(ABC):
         return [node for node in graph_module.graph.nodes if self.transformed(node)]
 
 
+class NothingReversed(UserWarning):
+    """A GraphModule was to be reversed that has no history: it never had one, or lost it."""
+
+
 class ReversibleTransformation(Transformation):
     """A transformation that can be taken back.
 
@@ -118,10 +124,18 @@ class ReversibleTransformation(Transformation):
         """
         if not reverse:
             return super().__call__(graph_module, lint_and_recompile)
-        return _finish(self._run_reverse(graph_module), lint_and_recompile)
+        knows_nothing = Journal.find(graph_module) is None and not self._has_own_reverse()
+        graph_module = _finish(self._run_reverse(graph_module), lint_and_recompile)
+        if knows_nothing:
+            warnings.warn(f"{self.signature}: nothing was reversed, the GraphModule has no history",
+                          NothingReversed, stacklevel=2)
+        return graph_module
+
+    def _has_own_reverse(self) -> bool:
+        return type(self).reverse is not ReversibleTransformation.reverse
 
     def _run_reverse(self, graph_module: GraphModule) -> GraphModule:
-        if type(self).reverse is ReversibleTransformation.reverse:
+        if not self._has_own_reverse():
             return self.reverse(graph_module)
         return _journalled(self, self.reverse, graph_module)
 
@@ -279,8 +293,12 @@ class _ReversibleComposition(_Composition, ReversibleTransformation):
             graph_module = copy.deepcopy(graph_module)
         for part in reversed(self._parts):
             assert isinstance(part, ReversibleTransformation)
-            graph_module = part(graph_module, lint_and_recompile=False, reverse=True)
+            graph_module = part._run_reverse(graph_module)
         return graph_module
+
+    def _has_own_reverse(self) -> bool:
+        return any(part._has_own_reverse() for part in self._parts
+                   if isinstance(part, ReversibleTransformation))
 
     def _run_reverse(self, graph_module: GraphModule) -> GraphModule:
         return self.reverse(graph_module)
@@ -407,6 +425,40 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
         journal.reverse(graph_module, steps, dependents, discard_changes)
         journal.drop_if_done(graph_module)
     return _finish(graph_module, lint_and_recompile)
+
+
+def bisect(graph_module: GraphModule, check: Callable[[GraphModule], Optional[bool]], *,
+           progress: Optional[Progress] = None) -> Bisection:
+    """The smallest sets of steps that make a check fail.
+
+    Args:
+        graph_module: the GraphModule; it stays as it is.
+        check: takes a copy that has some of the steps and not the others, and returns True (good),
+            False (bad) or None (cannot say).
+        progress: called as ``progress(done, total, what)``; or a bar of tqdm.
+
+    Reversing the steps in the result's ``repair`` with ``dependents="cascade"`` makes the check pass.
+    """
+    journal = Journal.find(graph_module)
+    if journal is None:
+        raise _core.Error("there is nothing to search: the history is empty")
+    with journal.lock:
+        journal.read(graph_module)
+        steps = list(journal.steps())
+        if any(step.transformation == "changes by others" for step in steps):
+            raise _core.Error("the graph was changed by others since, which cannot be taken back")
+
+        def judge(kept: list[int]) -> Optional[bool]:
+            form = copy.deepcopy(graph_module)
+            others = [step.id for step in steps if step.id not in set(kept)]
+            copied = Journal.find(form)
+            if others and copied is not None:
+                copied.read(form)
+                copied.reverse(form, others, dependents="cascade")
+                copied.drop_if_done(form)
+            return check(_finish(form, True))
+
+        return Bisection.of(journal.mirror.bisect(judge, callback(progress)), steps)
 
 
 def forget(graph_module: GraphModule) -> None:

@@ -11,7 +11,7 @@ import refx
 import zoo
 from kit import Snapshot, assert_close_to_double, flat, trace
 from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm2dInConv2d, FuseBiasInLinear,
-                     MergeLinears, compose, explain, log, reverse)
+                     MergeLinears, NothingReversed, compose, explain, log, reverse)
 
 
 class Three(nn.Module):
@@ -259,3 +259,33 @@ def test_a_graph_that_took_the_place_keeps_the_history(gm):
     assert after.keys == before.keys and after.modules == before.modules
     assert [node[2:4] for node in after.nodes] == [node[2:4] for node in before.nodes]
     assert all(torch.equal(a, b) for a, b in zip(gm(x), expected))
+
+
+# ---- nothing to reverse ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transformation", [ChangeTrueDivToMulByInverse(), MergeLinears(),
+                                            compose(MergeLinears(), FuseBiasInLinear())])
+def test_reversing_what_has_no_history_is_not_silent(transformation):
+    model, _ = zoo.make("encoder")
+    gm = trace(model)
+    before = gm.code
+    with pytest.warns(NothingReversed, match="has no history"):
+        assert transformation(gm, reverse=True) is gm
+    assert gm.code == before
+
+
+def test_a_division_in_a_graph_made_anew_is_not_silent():
+    gm = torch.fx.symbolic_trace(lambda x: x / 7)
+    gm = ChangeTrueDivToMulByInverse()(gm)
+    anew = torch.fx.symbolic_trace(gm)
+    with pytest.warns(NothingReversed):
+        ChangeTrueDivToMulByInverse()(anew, reverse=True)
+
+
+def test_a_composition_that_has_a_history_does_not_warn(recwarn):
+    model, _ = zoo.make("encoder")
+    gm = trace(model)
+    both = compose(FuseBatchNorm2dInConv2d(), MergeLinears())
+    both(both(gm), reverse=True)
+    assert not [w for w in recwarn if issubclass(w.category, NothingReversed)]
