@@ -21,7 +21,8 @@ std::vector<std::uint32_t> numbers(const std::vector<StepId>& ids) {
 
 std::string repair_command(const Bisection& b, const Model& model) {
   if (!model.source())
-    return fmt::format("reverse {} with what is built on it", fmt::join(numbers(b.repair), ", "));
+    return fmt::format("reverse {} with what is built on it{}", fmt::join(numbers(b.repair), ", "),
+                       b.discards ? ", dropping what was trained since" : "");
   const std::string& path = model.source()->path();
   std::filesystem::path out(path);
   out.replace_filename(out.stem().string() + "-repaired.pt2");
