@@ -275,7 +275,7 @@ graph():
   });
   EXPECT_TRUE(result.discards);
   EXPECT_EQ(to_text(result, model), R"(the check fails because of step:
-  1  fuse-batch-norm-2d-in-conv-2d  {conv,bn}
+  1  fuse-batch-norm-2d-in-conv-2d  {c,bn}
 2 checks; the check passes after
   reverse 1 with what is built on it, dropping what was trained since
 )");
