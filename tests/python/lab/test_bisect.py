@@ -275,7 +275,10 @@ GOING_ON = "going on with a search that was cut short; --fresh begins anew\n"
 
 # The fourth check does not come to an end, unless the file `go` is there.
 STUCK = """\
-if [ ! -e go ] && [ "$(wc -l < calls)" = 3 ]; then touch stuck; sleep 600; fi
+if [ ! -e go ] && [ "$(wc -l < calls)" = 3 ]; then
+  touch stuck
+  for i in $(seq 400); do [ -e go ] || sleep 0.05; done
+fi
 . ./check.sh
 """
 RUN_STUCK = ("--run", "sh stuck.sh {}")
