@@ -44,9 +44,11 @@ using Carried = std::unordered_map<StateId, at::TensorBase>;
 
 std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change, const Carried& carried) {
   if (!change.before) return nullptr;
-  require_content(change.before->tensor);
   auto found = carried.find(change.id);
-  if (found == carried.end()) return change.before;
+  if (found == carried.end()) {
+    require_content(change.before->tensor);
+    return change.before;
+  }
   StateEntry entry = *change.before;
   entry.tensor = found->second;
   return std::make_shared<const StateEntry>(std::move(entry));
