@@ -22,11 +22,12 @@ namespace {
 class Verdicts {
  public:
   Verdicts(const Model& model, const BisectOptions& options) : path_(options.journal) {
+    if (path_.empty()) return;
     std::string what = options.key + '\n' + print(model);
     for (const Step& step : model.history())
       what += fmt::format("{} {} {}\n", step.id.value, step.signature, step.site);
     key_ = fingerprint(what);
-    if (!path_.empty()) read();
+    read();
   }
 
   const Verdict* find(const std::set<StepId>& kept) const {
