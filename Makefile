@@ -17,7 +17,6 @@ demo: build  ## build, then show the program at work
 	@build/bin/refx demo
 
 bench: build  ## build and run the benchmarks
-	@cmake --build --preset release -j $(JOBS) --target benchmarks
 	@for b in $$(ls build/bin/bench_* 2>/dev/null); do echo "== $$b"; $$b || exit 1; done
 
 asan: build-asan/build.ninja  ## run all tests under AddressSanitizer and UBSan

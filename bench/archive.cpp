@@ -18,7 +18,7 @@
 #include "archive/writer.h"
 #include "ir/content.h"
 
-namespace refx::bench {
+namespace refx::benchmarks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,4 +105,4 @@ BENCHMARK(SaveInMemory)->Arg(64)->Iterations(5)->UseManualTime()->Unit(benchmark
 BENCHMARK(SaveOnDisk)->Arg(64)->Iterations(3)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace refx::bench
+}  // namespace refx::benchmarks

@@ -6,7 +6,7 @@
 
 #include "refx/refx.h"
 
-namespace refx::bench {
+namespace refx::benchmarks {
 
 inline TypePtr shape(std::vector<std::int64_t> sizes) {
   auto type = std::make_shared<TensorType>();
@@ -92,4 +92,4 @@ inline Model fan_out(int linears) {
   return w.b.build(w.call("aten.cat.default", {all, -1}));
 }
 
-}  // namespace refx::bench
+}  // namespace refx::benchmarks

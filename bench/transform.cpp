@@ -8,7 +8,7 @@
 
 #include "models.h"
 
-namespace refx::bench {
+namespace refx::benchmarks {
 namespace {
 
 template <class F>
@@ -127,4 +127,4 @@ GROWTH(GrowthOneSharedInput);
 GROWTH(GrowthFuseBiasOneSharedInput);
 
 }  // namespace
-}  // namespace refx::bench
+}  // namespace refx::benchmarks

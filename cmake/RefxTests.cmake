@@ -94,18 +94,15 @@ foreach(source IN LISTS example_sources)
   add_test(NAME example_${name} COMMAND example_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endforeach()
 
-# ---- benchmarks: target `benchmarks`, not part of the default build ----------------------------
+# ---- benchmarks: built by default, so that they keep up; `make bench` runs them ----------------
 
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.cpp)
 find_package(benchmark QUIET)
-add_custom_target(benchmarks)
 if(benchmark_FOUND)
   foreach(source IN LISTS bench_sources)
     cmake_path(GET source STEM name)
     refx_executable(bench_${name} ${source})
     target_link_libraries(bench_${name} PRIVATE benchmark::benchmark_main)
-    set_target_properties(bench_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
-    add_dependencies(benchmarks bench_${name})
   endforeach()
 endif()
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/TensorBase.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <string>
 
@@ -29,7 +30,7 @@ class State : public Table<StateEntry> {
  private:
   friend class Transaction;
   Ptr exchange(StateId id, Ptr value);
-  std::unordered_map<const void*, std::uint32_t> storages_;
+  ska::flat_hash_map<const void*, std::uint32_t> storages_;
 };
 
 }  // namespace refx

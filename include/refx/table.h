@@ -72,8 +72,9 @@ class Table {
   bool precedes(Id<T> a, Id<T> b) const;
   std::vector<Id<T>> places() const;  // in order, with the erased values that may return
 
-  // Names of live values and of erased ones that may return.
-  bool name_taken(std::string_view name) const;
+  // The value of that name, live or erased but able to return; or no id.
+  Id<T> named(std::string_view name) const;
+  bool name_taken(std::string_view name) const { return static_cast<bool>(named(name)); }
   // The erased value of that name that may return, or no id.
   Id<T> find_erased(std::string_view name) const;
   // `base`, or the first of base_1, base_2, … that is free.
@@ -95,6 +96,7 @@ class Table {
     std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
 
+  void reserve(std::size_t size);
   // A new, empty slot before `where` (no id: at the end).
   Id<T> insert_slot(Id<T> where);
   void remove_slot(Id<T> id);

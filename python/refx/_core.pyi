@@ -18,6 +18,9 @@ class Mirror:
     @staticmethod
     def load(arg0: bytes, arg1: collections.abc.Sequence[torch.Tensor]) -> Mirror:
         ...
+    @staticmethod
+    def restore_containers(arg0: typing.Any, arg1: typing.Any) -> None:
+        ...
     def __init__(self) -> None:
         ...
     def apply(self, arg0: str, arg1: collections.abc.Sequence[str], arg2: collections.abc.Sequence[str]) -> tuple[list[int], Touched]:

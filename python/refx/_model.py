@@ -63,6 +63,19 @@ def _patterns(value: Union[str, Iterable[str]]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+def _folder(tensors: Iterable[Any]) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder for a file with these tensors: in memory, where there is room."""
+    size = sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
+    memory = "/dev/shm"
+    try:
+        status = os.statvfs(memory)
+        fits = status.f_bavail * status.f_frsize > 2 * size and os.access(memory, os.W_OK)
+    except OSError:
+        fits = False
+    in_memory = fits and "TMPDIR" not in os.environ  # who sets that wants it to be used
+    return tempfile.TemporaryDirectory(dir=memory if in_memory else None)
+
+
 class Model:
     """An exported program, and the history of its rewrites. See ``load`` and ``from_exported``."""
 
@@ -220,7 +233,7 @@ class Model:
 
     def to_exported(self) -> torch.export.ExportedProgram:
         """The model as it is now, as an ExportedProgram."""
-        with tempfile.TemporaryDirectory() as folder:
+        with _folder(self.state_dict().values()) as folder:
             path = os.path.join(folder, "model.pt2")
             self.save(path)
             return torch.export.load(path)
@@ -250,7 +263,7 @@ def load(path: Union[str, os.PathLike[str]], *, history: bool = True) -> Model:
 
 def from_exported(program: torch.export.ExportedProgram) -> Model:
     """An ExportedProgram as a Model."""
-    folder = tempfile.TemporaryDirectory()
+    folder = _folder([*program.state_dict.values(), *program.constants.values()])
     path = os.path.join(folder.name, "model.pt2")
     torch.export.save(program, path)
     return Model(_core.load(path, True), folder)

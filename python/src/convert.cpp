@@ -1,5 +1,6 @@
 #include "convert.h"
 
+#include <structmember.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "refx/error.h"
 
@@ -175,33 +177,53 @@ void Tables::set_seen_type(NodeId id, py::handle type) const {
   PyList_SetItem(seen.ptr(), 4 * Py_ssize_t(id.value) + 3, type.inc_ref().ptr());
 }
 
+namespace {
+
+Field field(PyTypeObject* node_type, const char* name) {
+  Field field{intern(name), 0};
+  PyObject* found = PyObject_GetAttr(reinterpret_cast<PyObject*>(node_type), field.name);
+  if (found && Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+    const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(found)->d_member;
+    if (member->type == T_OBJECT_EX) field.offset = member->offset;
+  }
+  PyErr_Clear();
+  Py_XDECREF(found);
+  return field;
+}
+
+// Where the field of this very node lies; null if that is not known.
+PyObject** place_of(py::handle node, const Field& field) {
+  if (field.offset == 0 || Py_TYPE(node.ptr()) != Fx::get().node_type) return nullptr;
+  return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(node.ptr()) + field.offset);
+}
+
+}  // namespace
+
 const Fx& Fx::get() {
   static const Fx* fx = [] {
     auto* f = new Fx;
-    f->op = intern("op");
-    f->name = intern("name");
-    f->target = intern("target");
-    f->args = intern("_args");
-    f->kwargs = intern("_kwargs");
-    f->meta = intern("meta");
-    f->next = intern("_next");
+    const py::object node = py::module_::import("torch.fx").attr("Node");
+    f->node_type = reinterpret_cast<PyTypeObject*>(node.inc_ref().ptr());
+    f->op = field(f->node_type, "op");
+    f->name = field(f->node_type, "name");
+    f->target = field(f->node_type, "target");
+    f->args = field(f->node_type, "_args");
+    f->kwargs = field(f->node_type, "_kwargs");
+    f->meta = field(f->node_type, "meta");
+    f->next = field(f->node_type, "_next");
+    f->prev = field(f->node_type, "_prev");
+    f->users = field(f->node_type, "users");
     f->root = intern("_root");
     f->parameters = intern("_parameters");
     f->buffers = intern("_buffers");
     f->modules = intern("_modules");
     f->training = intern("training");
     f->non_persistent = intern("_non_persistent_buffers_set");
-    f->constants = intern("__constants__");
     f->val = intern("val");
     f->tensor_meta = intern("tensor_meta");
     f->marks = intern("refx");
     f->module_stack = intern("nn_module_stack");
-    f->shape = intern("shape");
-    f->dtype = intern("dtype");
-    f->stride = intern("stride");
     f->dict = intern("__dict__");
-    const py::object node = py::module_::import("torch.fx").attr("Node");
-    f->node_type = reinterpret_cast<PyTypeObject*>(node.inc_ref().ptr());
     return f;
   }();
   return *fx;
@@ -211,6 +233,23 @@ py::object attr(py::handle object, PyObject* name) {
   PyObject* value = PyObject_GetAttr(object.ptr(), name);
   if (!value) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(value);
+}
+
+py::object attr(py::handle node, const Field& field) {
+  if (PyObject** place = place_of(node, field); place && *place)
+    return py::reinterpret_borrow<py::object>(*place);
+  return attr(node, field.name);
+}
+
+void set(py::handle object, PyObject* name, py::handle value) {
+  if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) < 0) throw py::error_already_set();
+}
+
+void set(py::handle node, const Field& field, py::handle value) {
+  PyObject** place = place_of(node, field);
+  if (!place) return set(node, field.name, value);
+  PyObject* old = std::exchange(*place, value.inc_ref().ptr());
+  Py_XDECREF(old);
 }
 
 std::string to_string(py::handle text) {

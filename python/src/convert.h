@@ -31,17 +31,27 @@ struct Tables {
   void set_seen_type(NodeId id, py::handle type) const;
 };
 
+// An attribute of torch.fx.Node. Where that is a member of a C struct, it is used where it lies.
+struct Field {
+  PyObject* name;
+  Py_ssize_t offset;  // 0: not known
+};
+
 // Interned attribute names and types of torch.fx, looked up once.
 struct Fx {
   static const Fx& get();
-  PyObject *op, *name, *target, *args, *kwargs, *meta, *next, *root, *parameters, *buffers, *modules,
-      *training, *non_persistent, *constants, *val, *tensor_meta, *marks, *module_stack, *shape,
-      *dtype, *stride, *dict;
   PyTypeObject* node_type;
+  Field op, name, target, args, kwargs, meta, next, prev, users;
+  PyObject *root, *parameters, *buffers, *modules, *training, *non_persistent, *val, *tensor_meta,
+      *marks, *module_stack, *dict;
 };
 
 // An attribute, which must exist.
 py::object attr(py::handle object, PyObject* name);
+py::object attr(py::handle node, const Field& field);
+// As object.__setattr__: Node's own looks after tables of the graph.
+void set(py::handle object, PyObject* name, py::handle value);
+void set(py::handle node, const Field& field, py::handle value);
 
 Arg to_arg(const Tables& tables, py::handle value);
 py::object from_arg(const Tables& tables, const Arg& arg);

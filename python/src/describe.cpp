@@ -91,6 +91,10 @@ PyObject* member(const py::dict& attributes, PyObject* name) {
   return PyDict_GetItemWithError(attributes.ptr(), name);
 }
 
+Py_ssize_t size_of(PyObject* table) {
+  return PyDict_Check(table) ? PyDict_GET_SIZE(table) : PyObject_Size(table);
+}
+
 bool has_tensor_hooks(PyObject* tensor) {
   const auto* variable = reinterpret_cast<THPVariable*>(tensor);
   auto any = [](PyObject* hooks) {
@@ -110,7 +114,7 @@ std::string why_tensor_is_custom(PyObject* name, PyObject* tensor) {
 
 std::string why_custom(const py::dict& attributes, bool rewritten) {
   for (PyObject* name : hook_names())
-    if (PyObject* hooks = member(attributes, name); hooks && PyObject_Size(hooks) > 0)
+    if (PyObject* hooks = member(attributes, name); hooks && size_of(hooks) > 0)
       return "has hooks";
   static PyObject* forward = PyUnicode_InternFromString("forward");
   if (member(attributes, forward)) return "has a forward of its own";
@@ -153,9 +157,8 @@ Module describe(const Tables& tables, const std::string& path, py::handle object
   return module;
 }
 
-bool Mirror::fits(const Tables& tables, const std::string& path, py::handle object) const {
-  const ModuleId id = model_.modules().find(path);
-  if (!id) return false;
+bool Mirror::fits(const Tables& tables, ModuleId id, py::handle object) const {
+  const std::string& path = model_.modules()[id].name;
   Module module = describe(tables, path, object);
   module.custom = model_.modules()[id].custom;
   if (!(module == model_.modules()[id])) return false;

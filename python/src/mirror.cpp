@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "edit/reverse_for_good.h"
+#include "ir/id_set.h"
 #include "refx/error.h"
 #include "refx/registry.h"
 
@@ -24,11 +25,11 @@ class Touching {
   void add(const Step& step) {
     for (const Edit& edit : step.edits) {
       if (const auto* change = std::get_if<Change<Node>>(&edit)) {
-        if (is_new(nodes_, change->id)) touched_.nodes.push_back(change->id);
+        if (nodes_.insert(change->id)) touched_.nodes.push_back(change->id);
       } else if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) {
-        if (is_new(states_, change->id))
+        if (states_.insert(change->id))
           touched_.states.emplace_back(change->id, value_of(*change).name);
-      } else if (const auto& change = std::get<Change<Module>>(edit); is_new(modules_, change.id)) {
+      } else if (const auto& change = std::get<Change<Module>>(edit); modules_.insert(change.id)) {
         touched_.modules.emplace_back(change.id, value_of(change).name);
       }
     }
@@ -42,16 +43,11 @@ class Touching {
   }
 
  private:
-  template <class T>
-  static bool is_new(std::vector<bool>& seen, Id<T> id) {
-    if (id.value >= seen.size()) seen.resize(id.value + id.value / 2 + 64);
-    if (seen[id.value]) return false;
-    return seen[id.value] = true;
-  }
-
   const Model& model_;
   Touched touched_;
-  std::vector<bool> nodes_, states_, modules_;
+  IdSet<Node> nodes_;
+  IdSet<StateEntry> states_;
+  IdSet<Module> modules_;
 };
 
 std::string label(const Step& step) { return fmt::format("{} at {}", step.transformation, step.site); }

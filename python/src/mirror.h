@@ -50,8 +50,8 @@ class Mirror {
   // The signatures of the live steps that wrote a module, or a tensor outside of modules, by path.
   std::unordered_map<std::string, std::vector<std::string>> authors(const Tables& tables) const;
 
-  // Whether a module object is what the model has at that path, tensors and all.
-  bool fits(const Tables& tables, const std::string& path, py::handle module) const;
+  // Whether a module object is what the model has there, tensors and all.
+  bool fits(const Tables& tables, ModuleId id, py::handle module) const;
 
   // All of it as bytes, and the tensors it refers to.
   std::string save(std::vector<at::Tensor>& tensors) const;
@@ -78,6 +78,9 @@ class Mirror {
 
 // Brings a GraphModule to where the mirror is, after a change that touched these objects.
 void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched);
+
+// Puts containers back that were copied, where the copies now hold what they held.
+void restore_containers(py::handle owner, py::handle graph_module);
 
 // A module as the core sees it.
 Module describe(const Tables& tables, const std::string& path, py::handle module);

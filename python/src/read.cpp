@@ -14,6 +14,7 @@
 
 #include "edit/made.h"
 #include "edit/transaction.h"
+#include "ir/id_set.h"
 #include "mirror.h"
 #include "refx/error.h"
 #include "refx/validate.h"
@@ -27,6 +28,7 @@ struct FoundState {
   StateKind kind;
   bool persistent;
   PyObject* tensor;  // borrowed
+  StateId id = {};   // of the model's entry of that name, once looked up
 };
 
 struct FoundModule {
@@ -257,6 +259,7 @@ class Reader {
       throw Error(fmt::format("node '{}' calls module '{}', which the GraphModule does not have",
                               node.name, node.target));
     const py::object args = attr(fx_node.node, fx.args);
+    node.args.reserve(static_cast<std::size_t>(PyTuple_GET_SIZE(args.ptr())));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.ptr()); ++i)
       node.args.push_back(to_arg(tables_, PyTuple_GET_ITEM(args.ptr(), i)));
     const py::object kwargs = attr(fx_node.node, fx.kwargs);
@@ -291,6 +294,9 @@ class Reader {
   void fill() {
     Transaction transaction(model_);
     tables_.grow(static_cast<std::uint32_t>(fx_nodes_.size()));
+    transaction.reserve<StateEntry>(states_.size());
+    transaction.reserve<Module>(modules_.size());
+    transaction.reserve<Node>(fx_nodes_.size());
     for (const FoundState& found : states_)
       transaction.restore(transaction.insert_place(StateId{}),
                           std::make_shared<const StateEntry>(entry_of(found)));
@@ -324,8 +330,8 @@ class Reader {
 
   void follow_tensors() {
     Transaction quiet(model_);
-    for (const FoundState& found : states_) {
-      const StateId id = model_.state().find(found.name);
+    for (FoundState& found : states_) {
+      const StateId id = found.id = model_.state().find(found.name);
       if (!id) continue;
       const at::Tensor& now = THPVariable_Unpack(found.tensor);
       const StateEntry& entry = model_.state()[id];
@@ -482,7 +488,7 @@ class Reader {
   void compare_states(Transaction& transaction) {
     StateId previous;
     for (const FoundState& found : states_) {
-      StateId id = model_.state().find(found.name);
+      StateId id = found.id;
       if (!id) {
         const StateId where = previous ? model_.state().next(previous) : model_.state().first();
         id = transaction.insert(where, entry_of(found));
@@ -492,7 +498,7 @@ class Reader {
             !entry.tensor.is_same(THPVariable_Unpack(found.tensor)))
           transaction.write(id, std::make_shared<const StateEntry>(entry_of(found)));
       }
-      live_states_.insert(id.value);
+      live_states_.insert(id);
       previous = id;
     }
   }
@@ -508,7 +514,7 @@ class Reader {
       } else if (!(model_.modules()[id] == module)) {
         transaction.write(id, std::make_shared<const Module>(std::move(module)));
       }
-      live_modules_.insert(id.value);
+      live_modules_.insert(id);
       previous = id;
     }
   }
@@ -529,7 +535,6 @@ class Reader {
 
   void compare_nodes(Transaction& transaction, std::vector<std::pair<FxNode*, NodeId>>& fresh) {
     const Graph& graph = model_.graph();
-    visited_.assign(graph.id_limit(), false);
     NodeId previous;
     for (FxNode& fx_node : fx_nodes_) {
       const py::object meta = attr(fx_node.node, Fx::get().meta);
@@ -538,13 +543,13 @@ class Reader {
       // A node that was moved has lost its place: it is another one to the core.
       const bool known = id && graph.contains(id) && (!previous || graph.precedes(previous, id));
       if (known && is_unchanged(id, fx_node, meta)) {
-        visited_[id.value] = true;
+        visited_.insert(id);
         previous = id;
         continue;
       }
       Node node = node_of(fx_node, meta);
       if (known) {
-        visited_[id.value] = true;
+        visited_.insert(id);
         const Node& old = graph[id];
         node.name = old.name;
         TypePtr type = std::exchange(node.type, old.type);
@@ -556,8 +561,7 @@ class Reader {
         node.name = graph.fresh_name(std::move(node.name));
         const NodeId where = previous ? graph.next(previous) : graph.first();
         id = transaction.insert(where, std::move(node));
-        visited_.resize(graph.id_limit(), false);
-        visited_[id.value] = true;
+        visited_.insert(id);
         if (!number) fresh.emplace_back(&fx_node, id);
         set_id(fx_node, id);
       }
@@ -569,18 +573,18 @@ class Reader {
   void erase_missing(Transaction& transaction) {
     std::vector<NodeId> nodes;
     for (NodeId id : model_.graph())
-      if (!visited_[id.value]) nodes.push_back(id);
+      if (!visited_.contains(id)) nodes.push_back(id);
     for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
       transaction.write<Node>(*it, nullptr);
       gone_.push_back(*it);
     }
     std::vector<StateId> states;
     for (StateId id : model_.state())
-      if (!live_states_.count(id.value)) states.push_back(id);
+      if (!live_states_.contains(id)) states.push_back(id);
     for (StateId id : states) transaction.write<StateEntry>(id, nullptr);
     std::vector<ModuleId> modules;
     for (ModuleId id : model_.modules())
-      if (!live_modules_.count(id.value)) modules.push_back(id);
+      if (!live_modules_.contains(id)) modules.push_back(id);
     for (ModuleId id : modules) transaction.write<Module>(id, nullptr);
   }
 
@@ -616,8 +620,9 @@ class Reader {
   std::unordered_map<Impl, at::Tensor> replaced_;
   std::unordered_set<Impl> moved_;
 
-  std::unordered_set<std::uint32_t> live_states_, live_modules_;
-  std::vector<bool> visited_;
+  IdSet<StateEntry> live_states_;
+  IdSet<Module> live_modules_;
+  IdSet<Node> visited_;
   std::vector<NodeId> gone_;
   std::vector<std::pair<FxNode*, NodeId>> reread_;
   struct Learnt {

@@ -20,4 +20,25 @@ inline py::object owned(PyObject* object) {
   return py::reinterpret_steal<py::object>(object);
 }
 
+// A dictionary's value, borrowed; null if there is none.
+inline PyObject* find(py::handle dict, py::handle key) {
+  PyObject* found = PyDict_GetItemWithError(dict.ptr(), key.ptr());
+  if (!found && PyErr_Occurred()) throw py::error_already_set();
+  return found;
+}
+inline py::object text(std::string_view value) {
+  return owned(PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
+}
+
+// The path of what holds it, and its name there.
+inline std::pair<std::string_view, std::string_view> split(std::string_view path) {
+  const auto dot = path.rfind('.');
+  if (dot == path.npos) return {"", path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+// The __dict__ of a module.
+inline py::object attributes_of(py::handle module) {
+  return owned(PyObject_GenericGetDict(module.ptr(), nullptr));
+}
+
 }  // namespace refx::python

@@ -5,9 +5,11 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
-#include <set>
+#include <utility>
 
+#include "refx/error.h"
 #include "refx/registry.h"
 #include "replay.h"
 
@@ -15,23 +17,14 @@ namespace refx::python {
 
 namespace {
 
-std::pair<std::string_view, std::string_view> split(std::string_view path) {
-  const auto dot = path.rfind('.');
-  if (dot == path.npos) return {"", path};
-  return {path.substr(0, dot), path.substr(dot + 1)};
+// The same names and values; null for what is neither a dictionary nor a set.
+py::object copy_of_table(PyObject* value) {
+  if (PyDict_CheckExact(value)) return owned(PyDict_Copy(value));
+  if (PyODict_CheckExact(value) && PyDict_GET_SIZE(value) == 0) return owned(PyODict_New());
+  if (PySet_CheckExact(value)) return owned(PySet_New(value));
+  if (PyDict_Check(value) || PyAnySet_Check(value)) return py::handle(value).attr("copy")();
+  return {};
 }
-
-py::object text(std::string_view value) {
-  return owned(PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
-}
-
-PyObject* find(py::handle dict, py::handle key) {
-  PyObject* found = PyDict_GetItemWithError(dict.ptr(), key.ptr());
-  if (!found && PyErr_Occurred()) throw py::error_already_set();
-  return found;
-}
-
-py::object attributes_of(py::handle module) { return attr(module, Fx::get().dict); }
 
 // Another module with the same tensors, children and hooks.
 py::object shallow_copy(py::handle module) {
@@ -40,17 +33,10 @@ py::object shallow_copy(py::handle module) {
   const py::object copied = owned(type->tp_new(type, no_args, nullptr));
   const py::object attributes = owned(PyDict_Copy(attributes_of(module).ptr()));
   PyObject *key = nullptr, *value = nullptr;
-  for (Py_ssize_t at = 0; PyDict_Next(attributes.ptr(), &at, &key, &value);) {
-    py::object own;
-    if (PyDict_CheckExact(value))
-      own = owned(PyDict_Copy(value));
-    else if (PySet_CheckExact(value))
-      own = owned(PySet_New(value));
-    else if (PyDict_Check(value) || PyAnySet_Check(value))
-      own = py::handle(value).attr("copy")();
-    if (own) check(PyDict_SetItem(attributes.ptr(), key, own.ptr()));
-  }
-  check(PyObject_SetAttr(copied.ptr(), Fx::get().dict, attributes.ptr()));
+  for (Py_ssize_t at = 0; PyDict_Next(attributes.ptr(), &at, &key, &value);)
+    if (const py::object own = copy_of_table(value))
+      check(PyDict_SetItem(attributes.ptr(), key, own.ptr()));
+  check(PyObject_GenericSetDict(copied.ptr(), attributes.ptr(), nullptr));
   return copied;
 }
 
@@ -64,6 +50,11 @@ py::object as_parameter(const at::TensorBase& tensor) {
   return object;
 }
 
+struct Hash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+};
+
 class ModuleFollower {
  public:
   ModuleFollower(const Mirror& mirror, const Tables& tables, py::handle graph_module)
@@ -74,7 +65,7 @@ class ModuleFollower {
         kept_(tables.owner.attr("modules")),
         copied_(tables.owner.attr("containers")),
         made_(tables.owner.attr("made_containers")) {
-    containers_.emplace("", Container{py::reinterpret_borrow<py::object>(graph_module), true});
+    containers_.emplace("", Container(py::reinterpret_borrow<py::object>(graph_module), true));
   }
 
   void run(const Touched& touched) {
@@ -82,10 +73,13 @@ class ModuleFollower {
     for (const auto& [id, path] : touched.modules)
       if (paths.insert(path).second) follow_module(path);
     std::vector<std::string_view> loose;
+    std::string_view last;  // its tensors stand together
     for (const auto& [id, name] : touched.states) {
       const std::string_view path = split(name).first;
-      if (paths.count(path)) continue;
-      if (!path.empty() && model_.modules().find(path)) {
+      if (!path.empty() && path == last) continue;
+      if (paths.count(path)) {
+        last = path;
+      } else if (!path.empty() && model_.modules().find(path)) {
         paths.insert(path);
         follow_module(path);
       } else {
@@ -97,107 +91,141 @@ class ModuleFollower {
   }
 
  private:
+  enum TableKind { kParameters, kBuffers, kModules, kTables };
+
+  // A module that holds others, or tensors, under names.
   struct Container {
-    py::object module;
-    bool writable = false;  // ours: nobody else has it
+    explicit Container(py::object module_, bool writable_ = false)
+        : module(std::move(module_)), attributes(attributes_of(module)), writable(writable_) {}
+    PyObject* table(TableKind kind) const {
+      const Fx& fx = Fx::get();
+      PyObject* const names[] = {fx.parameters, fx.buffers, fx.modules};
+      PyObject* found = PyDict_GetItemWithError(attributes.ptr(), names[kind]);
+      if (!found || !PyDict_Check(found))
+        throw Error("a " + std::string(Py_TYPE(module.ptr())->tp_name) + " has no table '" +
+                    to_string(names[kind]) + "', as modules have");
+      return found;
+    }
+    bool is_empty() const {
+      for (TableKind kind : {kParameters, kBuffers, kModules})
+        if (PyDict_GET_SIZE(table(kind)) > 0) return false;
+      return true;
+    }
+
+    py::object module, attributes;
+    bool writable;                             // ours: nobody else has it
+    std::array<py::object, kTables> order;     // of the names in its tables, once asked for
+    std::array<bool, kTables> unsorted = {};
   };
 
   // ---- containers --------------------------------------------------------------------------------
 
   // The module at that path, for reading; null if there is none.
   Container* find_container(std::string_view path) {
-    if (auto it = containers_.find(std::string(path)); it != containers_.end()) return &it->second;
-    const auto [parent, name] = split(path);
-    const Container* above = find_container(parent);
-    if (!above) return nullptr;
-    PyObject* module = find(attr(above->module, Fx::get().modules), text(name));
-    if (!module || module == Py_None) return nullptr;
-    return &containers_.emplace(path, Container{py::reinterpret_borrow<py::object>(module)}).first->second;
+    if (last_ && last_->first == path) return &last_->second;
+    auto it = containers_.find(path);
+    if (it == containers_.end()) {
+      const auto [parent, name] = split(path);
+      const Container* above = find_container(parent);
+      PyObject* module = above ? find(above->table(kModules), text(name)) : nullptr;
+      if (!module || module == Py_None) return nullptr;
+      it = containers_.emplace(path, Container(py::reinterpret_borrow<py::object>(module))).first;
+    }
+    last_ = &*it;
+    return &it->second;
   }
 
   // For writing: made if there is none, copied if it may be shared.
-  py::object container(std::string_view path) {
+  Container& container(std::string_view path) {
     Container* found = find_container(path);
-    if (found && found->writable) return found->module;
+    if (found && found->writable) return *found;
     const auto [parent, name] = split(path);
-    const py::object above = container(parent);
+    Container& above = container(parent);
     static const py::handle plain = py::object(py::module_::import("torch.nn").attr("Module")).release();
     py::object module;
     if (!found) {
       module = plain();
-      attributes_of(module)[py::handle(Fx::get().training)] = attr(above, Fx::get().training);
+      attributes_of(module)[py::handle(Fx::get().training)] = attr(above.module, Fx::get().training);
       made_.attr("add")(text(path));
-      write(parent, Fx::get().modules, name, module);
+      write(parent, above, kModules, name, module);
     } else if (py::type::handle_of(found->module).is(plain)) {  // those that torch.fx makes are its own
-      module = found->module;
+      found->writable = true;
+      return *found;
     } else {
       module = shallow_copy(found->module);
-      copied_.attr("setdefault")(text(path), found->module);
-      write(parent, Fx::get().modules, name, module);
+      const py::object key = text(path);
+      if (!find(copied_, key)) check(PyDict_SetItem(copied_.ptr(), key.ptr(), found->module.ptr()));
+      write(parent, above, kModules, name, module);
+      containers_.erase(containers_.find(path));
     }
-    containers_[std::string(path)] = Container{module, true};
-    return module;
+    last_ = &*containers_.emplace(path, Container(std::move(module), true)).first;
+    return last_->second;
   }
 
-  py::dict order_of(std::string_view path, PyObject* table, py::handle names) {
-    const py::tuple key = py::make_tuple(text(path), py::handle(table));
-    if (PyObject* found = find(order_, key)) return py::reinterpret_borrow<py::dict>(found);
-    py::dict order;
-    PyObject *name = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(names.ptr(), &at, &name, &value);)
-      check(PyDict_SetItem(order.ptr(), name, Py_None));
-    order_[key] = order;
-    return order;
+  PyObject* order_of(std::string_view path, Container& container, TableKind kind) {
+    py::object& order = container.order[kind];
+    if (order) return order.ptr();
+    const Fx& fx = Fx::get();
+    PyObject* const tables[] = {fx.parameters, fx.buffers, fx.modules};
+    const py::object key = owned(PyTuple_Pack(2, text(path).ptr(), tables[kind]));
+    if (PyObject* found = find(order_, key)) {
+      order = py::reinterpret_borrow<py::object>(found);
+    } else {
+      order = py::dict();
+      PyObject *name = nullptr, *value = nullptr;
+      for (Py_ssize_t at = 0; PyDict_Next(container.table(kind), &at, &name, &value);)
+        check(PyDict_SetItem(order.ptr(), name, Py_None));
+      check(PyDict_SetItem(order_.ptr(), key.ptr(), order.ptr()));
+    }
+    return order.ptr();
   }
 
-  // `path` must be writable.
-  void write(std::string_view path, PyObject* table, std::string_view name, py::handle value) {
-    const py::object names = attr(container(path), table), key = text(name);
-    const py::dict order = order_of(path, table, names);
+  void write(std::string_view path, Container& container, TableKind kind, std::string_view name,
+             py::handle value) {
+    PyObject* names = container.table(kind);
+    PyObject* order = order_of(path, container, kind);
+    const py::object key = text(name);
     if (!find(names, key)) {
       if (find(order, key))
-        unsorted_.emplace(path, table);
+        container.unsorted[kind] = true;
       else
-        check(PyDict_SetItem(order.ptr(), key.ptr(), Py_None));
+        check(PyDict_SetItem(order, key.ptr(), Py_None));
     }
-    check(PyDict_SetItem(names.ptr(), key.ptr(), value.ptr()));
+    check(PyDict_SetItem(names, key.ptr(), value.ptr()));
   }
 
-  void put(std::string_view path, PyObject* table, py::handle value) {
+  void put(std::string_view path, TableKind kind, py::handle value) {
     const auto [parent, name] = split(path);
-    write(parent, table, name, value);
+    write(parent, container(parent), kind, name, value);
   }
 
-  void remove(std::string_view path, PyObject* table) {
+  void remove(std::string_view path, TableKind kind) {
     const auto [parent, name] = split(path);
-    const py::object module = container(parent), names = attr(module, table), key = text(name);
-    order_of(parent, table, names);
-    if (find(names, key)) check(PyDict_DelItem(names.ptr(), key.ptr()));
-    if (made_.size() == 0 || !made_.contains(text(parent)) || !is_empty(module)) return;
+    Container& above = container(parent);
+    const py::object key = text(name);
+    order_of(parent, above, kind);
+    if (PyObject* names = above.table(kind); find(names, key)) check(PyDict_DelItem(names, key.ptr()));
+    if (made_.size() == 0 || !made_.contains(text(parent)) || !above.is_empty()) return;
     made_.attr("discard")(text(parent));
-    containers_.erase(std::string(parent));
-    remove(parent, Fx::get().modules);
-  }
-
-  static bool is_empty(py::handle module) {
-    for (PyObject* table : {Fx::get().parameters, Fx::get().buffers, Fx::get().modules})
-      if (PyDict_Size(attr(module, table).ptr()) > 0) return false;
-    return true;
+    last_ = nullptr;
+    containers_.erase(containers_.find(parent));
+    remove(parent, kModules);
   }
 
   void sort_tables() {
-    for (const auto& [path, table] : unsorted_) {
-      const Container* container = find_container(path);
-      if (!container) continue;
-      const py::dict names = attr(container->module, table);
-      py::dict sorted;
-      for (const auto& [name, unused] : order_of(path, table, names))
-        if (PyObject* value = find(names, name)) sorted[name] = py::handle(value);
-      for (const auto& [name, value] : names)
-        if (!sorted.contains(name)) sorted[name] = value;
-      PyDict_Clear(names.ptr());
-      check(PyDict_Update(names.ptr(), sorted.ptr()));
-    }
+    for (auto& [path, container] : containers_)
+      for (TableKind kind : {kParameters, kBuffers, kModules})
+        if (container.unsorted[kind]) sort(container.table(kind), order_of(path, container, kind));
+  }
+
+  static void sort(PyObject* names, PyObject* order) {
+    const py::object all = owned(PyDict_Copy(names));
+    PyDict_Clear(names);
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(order, &at, &name, &value);)
+      if (PyObject* found = find(all, name)) check(PyDict_SetItem(names, name, found));
+    for (Py_ssize_t at = 0; PyDict_Next(all.ptr(), &at, &name, &value);)
+      if (!find(names, name)) check(PyDict_SetItem(names, name, value));
   }
 
   // ---- modules -----------------------------------------------------------------------------------
@@ -205,34 +233,29 @@ class ModuleFollower {
   void follow_module(std::string_view path) {
     const auto [parent, name] = split(path);
     const Container* above = find_container(parent);
-    PyObject* found = above ? find(attr(above->module, Fx::get().modules), text(name)) : nullptr;
+    PyObject* found = above ? find(above->table(kModules), text(name)) : nullptr;
     const py::object current =
         found && found != Py_None ? py::reinterpret_borrow<py::object>(found) : py::object();
-    const std::string place(path);
-    if (!model_.modules().find(path)) {
+    const ModuleId id = model_.modules().find(path);
+    if (!id) {
       if (!current) return;
-      keep(place, current);
-      remove(path, Fx::get().modules);
+      keep(path, current);
+      remove(path, kModules);
       return;
     }
-    if (current && mirror_.fits(tables_, place, current)) return;
-    const py::object module = fitting(place, current);
-    if (current) keep(place, current);
-    put(path, Fx::get().modules, module);
+    if (current && mirror_.fits(tables_, id, current)) return;
+    const py::object module = fitting(id, current);
+    if (current) keep(path, current);
+    put(path, kModules, module);
   }
 
-  py::list kept(const std::string& path) {
-    PyObject* found = find(kept_, text(path));
-    return found ? py::reinterpret_borrow<py::list>(found) : py::list();
-  }
-
-  void keep(const std::string& path, const py::object& module) {
+  void keep(std::string_view path, const py::object& module) {
     const py::object key = text(path);
     PyObject* modules = find(kept_, key);
     if (!modules) {
-      py::list one;
-      one.append(module);
-      kept_[key] = one;
+      py::list one(1);
+      PyList_SET_ITEM(one.ptr(), 0, module.inc_ref().ptr());
+      check(PyDict_SetItem(kept_.ptr(), key.ptr(), one.ptr()));
       return;
     }
     for (py::handle other : py::handle(modules))
@@ -241,20 +264,17 @@ class ModuleFollower {
   }
 
   // A module that is what the library has there: one that was there before, or a new one.
-  py::object fitting(const std::string& path, const py::object& current) {
-    const py::list earlier = kept(path);
-    for (auto i = static_cast<Py_ssize_t>(earlier.size()); i-- > 0;) {
-      const py::handle module = PyList_GET_ITEM(earlier.ptr(), i);
-      if (mirror_.fits(tables_, path, module)) return py::reinterpret_borrow<py::object>(module);
-    }
-    std::vector<py::handle> bases;
-    if (current) bases.push_back(current);
-    for (auto i = static_cast<Py_ssize_t>(earlier.size()); i-- > 0;)
-      bases.push_back(PyList_GET_ITEM(earlier.ptr(), i));
-    for (py::handle base : bases)
-      if (py::object module = configured(base, path); mirror_.fits(tables_, path, module))
-        return module;
-    return configured(template_of(model_.modules()[model_.modules().find(path)].type), path);
+  py::object fitting(ModuleId id, const py::object& current) {
+    PyObject* earlier = find(kept_, text(model_.modules()[id].name));
+    std::vector<py::object> bases;
+    for (Py_ssize_t i = earlier ? PyList_GET_SIZE(earlier) : 0; i-- > 0;)
+      bases.push_back(py::reinterpret_borrow<py::object>(PyList_GET_ITEM(earlier, i)));
+    for (const py::object& base : bases)
+      if (mirror_.fits(tables_, id, base)) return base;
+    if (current) bases.insert(bases.begin(), current);
+    for (const py::object& base : bases)
+      if (py::object module = configured(base, id); mirror_.fits(tables_, id, module)) return module;
+    return configured(template_of(model_.modules()[id].type), id);
   }
 
   static py::handle template_of(const std::string& type) {
@@ -267,8 +287,8 @@ class ModuleFollower {
     return it->second;
   }
 
-  py::object configured(py::handle base, const std::string& path) {
-    const Module& module = model_.modules()[model_.modules().find(path)];
+  py::object configured(py::handle base, ModuleId id) {
+    const Module& module = model_.modules()[id];
     py::object result = shallow_copy(base);
     const py::object attributes = attributes_of(result);
     for (const auto& [name, value] : module.parameters)
@@ -276,19 +296,19 @@ class ModuleFollower {
         check(PyDict_SetItem(attributes.ptr(), text(name).ptr(), from_arg(tables_, value).ptr()));
     check(PyDict_SetItem(attributes.ptr(), Fx::get().training, module.training ? Py_True : Py_False));
     for (PyObject* table : {Fx::get().parameters, Fx::get().buffers}) {
-      const py::object tensors = attr(result, table);
+      PyObject* tensors = find(attributes, table);
       PyObject *name = nullptr, *old = nullptr;
-      for (Py_ssize_t at = 0; PyDict_Next(tensors.ptr(), &at, &name, &old);) {
-        const StateId id = model_.state().find(path + "." + to_string(name));
+      for (Py_ssize_t at = 0; tensors && PyDict_Next(tensors, &at, &name, &old);) {
+        const StateId state = model_.state().find(module.name + "." + to_string(name));
         py::object tensor = py::none();
-        if (id && table == Fx::get().parameters)
-          tensor = as_parameter(model_.state().tensor(id));
-        else if (id)
-          tensor = py::cast(at::Tensor(model_.state().tensor(id)));
-        check(PyDict_SetItem(tensors.ptr(), name, tensor.ptr()));
+        if (state && table == Fx::get().parameters)
+          tensor = as_parameter(model_.state().tensor(state));
+        else if (state)
+          tensor = py::cast(at::Tensor(model_.state().tensor(state)));
+        check(PyDict_SetItem(tensors, name, tensor.ptr()));
       }
     }
-    set_stamp(attributes, path);
+    set_stamp(attributes, module.name);
     return result;
   }
 
@@ -324,14 +344,15 @@ class ModuleFollower {
     const StateId id = model_.state().find(path);
     const StateEntry* entry = id ? &model_.state()[id] : nullptr;
     if (!entry && !find_container(parent)) return;  // it went with its container
-    const py::object module = container(parent), key = text(name);
-    const py::object attributes = attributes_of(module);
+    const Container& holder = container(parent);
+    const py::object module = holder.module, attributes = holder.attributes, key = text(name);
     auto has = [&](StateKind kind) { return entry && entry->kind == kind; };
     const py::set transient = attr(module, Fx::get().non_persistent);
-    if (!has(StateKind::parameter) && find(attr(module, Fx::get().parameters), key))
-      remove(path, Fx::get().parameters);
-    if (!has(StateKind::buffer) && find(attr(module, Fx::get().buffers), key)) {
-      remove(path, Fx::get().buffers);
+    const bool was_parameter = find(holder.table(kParameters), key);
+    const bool was_buffer = find(holder.table(kBuffers), key);
+    if (was_parameter && !has(StateKind::parameter)) remove(path, kParameters);
+    if (was_buffer && !has(StateKind::buffer)) {
+      remove(path, kBuffers);
       transient.attr("discard")(key);
     }
     if (!has(StateKind::constant) && find(attributes, key))
@@ -342,7 +363,7 @@ class ModuleFollower {
     if (has(StateKind::constant)) {
       check(PyDict_SetItem(attributes.ptr(), key.ptr(), tensor.ptr()));
     } else {
-      put(path, has(StateKind::parameter) ? Fx::get().parameters : Fx::get().buffers, tensor);
+      put(path, has(StateKind::parameter) ? kParameters : kBuffers, tensor);
       transient.attr(has(StateKind::buffer) && !entry->persistent ? "add" : "discard")(key);
     }
     if (auto found = authors().find(std::string(path)); found != authors().end())
@@ -354,8 +375,8 @@ class ModuleFollower {
   const Tables& tables_;
   py::dict order_, kept_, copied_;
   py::set made_;
-  std::unordered_map<std::string, Container> containers_;
-  std::set<std::pair<std::string, PyObject*>> unsorted_;
+  std::unordered_map<std::string, Container, Hash, std::equal_to<>> containers_;
+  std::pair<const std::string, Container>* last_ = nullptr;  // of those, the last one asked for
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
 };
 
@@ -369,7 +390,9 @@ std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(const 
     std::string signature = step.signature;
     if (own.size() > 0)
       if (PyObject* found = python::find(own, py::int_(step.id.value))) signature = to_string(found);
+    std::string_view last;
     auto note = [&](std::string_view path) {
+      if (path == std::exchange(last, path)) return;
       auto& all = authors[std::string(path)];
       if (all.empty() || all.back() != signature) all.push_back(signature);
     };

@@ -13,8 +13,7 @@ namespace {
 // What torch.fx keeps behind Graph and Node, beside the attributes in Fx.
 struct Inner {
   PyObject *lookup = intern("_find_nodes_lookup_table"), *table = intern("table"),
-           *len = intern("_len"), *erased = intern("_erased"), *prev = intern("_prev"),
-           *next = intern("_next"), *owner = intern("owning_module"), *users = intern("users"),
+           *len = intern("_len"), *erased = intern("_erased"), *owner = intern("owning_module"),
            *create_hooks = intern("_create_node_hooks"), *erase_hooks = intern("_erase_node_hooks"),
            *names = intern("_graph_namespace"), *create_name = intern("create_name"),
            *associate = intern("associate_name_with_obj");
@@ -44,11 +43,6 @@ py::object call(const py::object& function, py::handle a, py::handle b, py::hand
   return owned(PyObject_Vectorcall(function.ptr(), args, 3, nullptr));
 }
 
-// As object.__setattr__: Node's own looks after the tables that are looked after here.
-void set(py::handle object, PyObject* name, py::handle value) {
-  check(PyObject_GenericSetAttr(object.ptr(), name, value.ptr()));
-}
-
 class NodeFollower {
  public:
   NodeFollower(const Mirror& mirror, const Tables& tables, py::handle graph)
@@ -57,7 +51,9 @@ class NodeFollower {
         fx_graph_(py::reinterpret_borrow<py::object>(graph)),
         lookup_(attr(attr(graph, Inner::get().lookup), Inner::get().table)),
         root_(attr(graph, Fx::get().root)) {
-    const py::object owner = attr(graph, Inner::get().owner);
+    const py::object owner = attr(graph, Inner::get().owner), names = attr(graph, Inner::get().names);
+    create_name_ = attr(names, Inner::get().create_name);
+    associate_ = attr(names, Inner::get().associate);
     create_hooks_ = py::getattr(owner, Inner::get().create_hooks, py::none());
     erase_hooks_ = py::getattr(owner, Inner::get().erase_hooks, py::none());
   }
@@ -87,19 +83,25 @@ class NodeFollower {
     return number && PyLong_AsUnsignedLong(number) == id.value;
   }
 
-  static py::tuple key(py::handle op, py::handle target) {
-    const bool function = to_opcode(op) == Opcode::call_function;
-    return py::reinterpret_steal<py::tuple>(
-        PyTuple_Pack(2, op.ptr(), function ? target.ptr() : Py_None));
+  // Where the graph lists the nodes that call one function, or are of another kind.
+  struct Listed {
+    py::object op, target, nodes;
+  };
+  const py::object& listed(Listed& last, const py::object& op, py::handle target) const {
+    if (to_opcode(op) != Opcode::call_function) target = Py_None;
+    if (!op.is(last.op) || !target.is(last.target)) {
+      const py::object key = owned(PyTuple_Pack(2, op.ptr(), target.ptr()));
+      last = {op, py::reinterpret_borrow<py::object>(target),
+              owned(PyObject_GetItem(lookup_.ptr(), key.ptr()))};
+    }
+    return last.nodes;
   }
-  void list(py::handle node, py::handle op, py::handle target) {
-    const py::object nodes = owned(PyObject_GetItem(lookup_.ptr(), key(op, target).ptr()));
-    check(PyDict_SetItem(nodes.ptr(), node.ptr(), Py_None));
+  void list(py::handle node, const py::object& op, py::handle target) {
+    check(PyDict_SetItem(listed(listed_, op, target).ptr(), node.ptr(), Py_None));
   }
   void unlist(py::handle node) {
     const Fx& fx = Fx::get();
-    const py::tuple place = key(attr(node, fx.op), attr(node, fx.target));
-    const py::object nodes = owned(PyObject_GetItem(lookup_.ptr(), place.ptr()));
+    const py::object& nodes = listed(unlisted_, attr(node, fx.op), attr(node, fx.target));
     if (PyDict_Contains(nodes.ptr(), node.ptr()) == 1) check(PyDict_DelItem(nodes.ptr(), node.ptr()));
   }
 
@@ -139,7 +141,8 @@ class NodeFollower {
   }
 
   // Puts a node that is new, or was erased, or was moved, where the library has it.
-  py::object insert(NodeId id, const Node& value, py::object node, py::handle op, py::handle target) {
+  py::object insert(NodeId id, const Node& value, py::object node, const py::object& op,
+                    const py::object& target) {
     const Fx& fx = Fx::get();
     const Inner& inner = Inner::get();
     tables_.grow(id.value + 1);
@@ -150,18 +153,18 @@ class NodeFollower {
       const py::object before = saved(id);
       node = make(value, before, op, target);
       PyList_SetItem(tables_.nodes.ptr(), id.value, node.inc_ref().ptr());
-      call(inner.prepend, attr(previous, inner.next), node);
+      call(inner.prepend, attr(previous, fx.next), node);
       set_meta(node, before);
     } else {
       if (attr(node, inner.erased).ptr() == Py_True) {
-        set(node, inner.prev, node);  // it still points to its former neighbours
-        set(node, inner.next, node);
+        set(node, fx.prev, node);  // it still points to its former neighbours
+        set(node, fx.next, node);
         set(node, inner.erased, Py_False);
       } else {
         unlist(node);
         --grown_;
       }
-      call(inner.prepend, attr(previous, inner.next), node);
+      call(inner.prepend, attr(previous, fx.next), node);
       set(node, fx.op, op);
       set(node, fx.target, target);
     }
@@ -174,16 +177,14 @@ class NodeFollower {
   }
 
   py::object make(const Node& value, const py::object& saved, py::handle op, py::handle target) {
-    const Inner& inner = Inner::get();
     const bool known = !saved.is_none();
     const py::object name = known ? py::object(saved[py::int_(0)]) : py::str(value.name);
     const py::object annotation = known ? py::object(saved[py::int_(2)]) : py::none();
-    const py::object names = attr(fx_graph_, inner.names);
-    const py::object unique = attr(names, inner.create_name)(name, py::none());
+    const py::object unique = call(create_name_, name, py::none());
     const py::handle type(reinterpret_cast<PyObject*>(Fx::get().node_type));
-    py::object node =
-        type(fx_graph_, unique, op, target, py::tuple(), inner.no_kwargs, annotation);
-    attr(names, inner.associate)(unique, node);
+    py::object node = type(fx_graph_, unique, op, target, py::tuple(), Inner::get().no_kwargs, annotation);
+    call(associate_, unique, node);
+    if (taken_) check(PySet_Add(taken_.ptr(), unique.ptr()));
     return node;
   }
 
@@ -197,13 +198,13 @@ class NodeFollower {
   void set_meta(py::handle node, const py::object& saved) {
     py::dict meta;
     if (saved.is_none()) {
-      const py::object origin = attr(attr(node, Inner::get().next), Fx::get().meta);
+      const py::object origin = attr(attr(node, Fx::get().next), Fx::get().meta);
       for (PyObject* key : origin_keys())
         if (PyObject* found = PyDict_GetItemWithError(origin.ptr(), key))
           check(PyDict_SetItem(meta.ptr(), key, found));
     } else {
       meta = owned(PyDict_Copy(py::object(saved[py::int_(1)]).ptr()));
-      if (const py::object name = saved[py::int_(0)]; !is_taken(name)) set(node, Fx::get().name, name);
+      give_name(node, saved[py::int_(0)]);
     }
     set(node, Fx::get().meta, meta);
   }
@@ -215,18 +216,25 @@ class NodeFollower {
     return *keys;
   }
 
-  bool is_taken(py::handle name) const {
-    for (py::object node = attr(root_, Fx::get().next); !node.is(root_);
-         node = attr(node, Fx::get().next))
-      if (attr(node, Fx::get().name).equal(name)) return true;
-    return false;
+  // The name a node had, unless another one has it.
+  void give_name(py::handle node, const py::object& name) {
+    const Fx& fx = Fx::get();
+    if (!taken_) {
+      taken_ = py::set();
+      for (py::object other = attr(root_, fx.next); !other.is(root_); other = attr(other, fx.next))
+        check(PySet_Add(taken_.ptr(), attr(other, fx.name).ptr()));
+    }
+    if (PySet_Contains(taken_.ptr(), name.ptr()) != 0) return;
+    check(PySet_Discard(taken_.ptr(), attr(node, fx.name).ptr()));
+    check(PySet_Add(taken_.ptr(), name.ptr()));
+    set(node, fx.name, name);
   }
 
   void erase(NodeId id) {
     const Inner& inner = Inner::get();
     const py::object node = known(id);
     if (node.is_none() || !is_in_graph(id, node)) return;
-    if (PyObject_Size(attr(node, inner.users).ptr()) != 0)
+    if (PyObject_Size(attr(node, Fx::get().users).ptr()) != 0)
       throw InternalError("node '" + to_string(attr(node, Fx::get().name)) +
                           "' is erased but still used");
     if (!erase_hooks_.is_none())
@@ -242,7 +250,9 @@ class NodeFollower {
 
   const Graph& graph_;
   const Tables& tables_;
-  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_;
+  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_, create_name_, associate_;
+  Listed listed_, unlisted_;
+  py::object taken_;  // the names of all nodes, once asked for
   py::object marks_;
   std::vector<std::string> last_marks_;
   std::int64_t grown_ = 0;

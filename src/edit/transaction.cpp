@@ -55,16 +55,24 @@ auto& Transaction::mutable_table<Module>() {
 Transaction::~Transaction() { rollback(); }
 
 template <class T>
+void Transaction::reserve(std::size_t size) {
+  mutable_table<T>().reserve(size);
+}
+template void Transaction::reserve<Node>(std::size_t);
+template void Transaction::reserve<StateEntry>(std::size_t);
+template void Transaction::reserve<Module>(std::size_t);
+
+template <class T>
 Id<T> Transaction::insert(Id<T> where, T value) {
   auto& table = mutable_table<T>();
   auto pointer = std::make_shared<const T>(std::move(value));
   // A state entry or a module is its name: what was erased under it returns, with a new value.
-  if (const Id<T> erased = table.find_erased(pointer->name)) {
-    write(erased, pointer);
-    return erased;
+  if (const Id<T> named = table.named(pointer->name)) {
+    if (table.contains(named)) throw Error("the name '" + pointer->name + "' is taken");
+    write(named, pointer);
+    return named;
   }
   maybe_fail();
-  if (table.name_taken(pointer->name)) throw Error("the name '" + pointer->name + "' is taken");
   const Id<T> id = table.insert_slot(where);
   log(Change<T>{id, nullptr, pointer}, true);
   table.reserve_name(pointer->name, id);

@@ -25,6 +25,9 @@ class Transaction {
     return const_cast<Transaction*>(this)->mutable_table<T>();
   }
 
+  // Makes room for that many objects.
+  template <class T>
+  void reserve(std::size_t size);
   // A new object before `where` (no id: at the end). Its name must be free.
   template <class T>
   Id<T> insert(Id<T> where, T value);

@@ -5,8 +5,9 @@ namespace refx {
 namespace {
 
 const void* storage_of(const StateEntry& entry) {
-  return entry.tensor.defined() && entry.tensor.has_storage()
-             ? entry.tensor.storage().unsafeGetStorageImpl()
+  const c10::TensorImpl* tensor = entry.tensor.unsafeGetTensorImpl();
+  return entry.tensor.defined() && tensor->has_storage()
+             ? tensor->unsafe_storage().unsafeGetStorageImpl()
              : nullptr;
 }
 

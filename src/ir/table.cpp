@@ -34,9 +34,15 @@ const T& Table<T>::operator[](Id<T> id) const {
 }
 
 template <class T>
-Id<T> Table<T>::find(std::string_view name) const {
+Id<T> Table<T>::named(std::string_view name) const {
   auto it = names_.find(name);
-  return it != names_.end() && slots_[it->second.value].value ? it->second : Id<T>{};
+  return it == names_.end() ? Id<T>{} : it->second;
+}
+
+template <class T>
+Id<T> Table<T>::find(std::string_view name) const {
+  const Id<T> id = named(name);
+  return id && contains(id) ? id : Id<T>{};
 }
 
 template <class T>
@@ -76,14 +82,9 @@ std::vector<Id<T>> Table<T>::places() const {
 }
 
 template <class T>
-bool Table<T>::name_taken(std::string_view name) const {
-  return names_.find(name) != names_.end();
-}
-
-template <class T>
 Id<T> Table<T>::find_erased(std::string_view name) const {
-  auto it = names_.find(name);
-  return it != names_.end() && !slots_[it->second.value].value ? it->second : Id<T>{};
+  const Id<T> id = named(name);
+  return id && !contains(id) ? id : Id<T>{};
 }
 
 template <class T>
@@ -94,6 +95,12 @@ std::string Table<T>::fresh_name(std::string base) const {
     std::string name = base + "_" + std::to_string(taken + 1);
     if (!name_taken(name)) return name;
   }
+}
+
+template <class T>
+void Table<T>::reserve(std::size_t size) {
+  slots_.reserve(size);
+  names_.reserve(size);
 }
 
 template <class T>

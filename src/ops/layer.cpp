@@ -76,13 +76,13 @@ std::string Layer::path(const Model& model) const {
   return owner_path(model.state()[weight.state].name);
 }
 
-std::optional<Layer> match_layer(const Model& model, NodeId id, bool is_call, bool is_module) {
+std::optional<Layer> match_layer(const Model& model, NodeId id, bool is_call, ModuleId module) {
   const Node& node = model.graph()[id];
   Layer layer;
   layer.node = id;
-  if (is_module) {
+  if (module) {
     layer.spelling = Spelling::module;
-    layer.module = model.modules().find(node.target);
+    layer.module = module;
     match_module(model, node, layer);
   } else if (is_call) {
     layer.spelling = node.target.starts_with("torch.") && !node.target.starts_with("torch.ops.")
@@ -161,23 +161,24 @@ bool is_linear_call(const Node& node) {
                               "torch._C._nn.linear", "torch.ops.aten.linear.default"});
 }
 
-bool is_linear_module(const Model& model, const Node& node) {
-  return node.op == Opcode::call_module && operator_name(model, node) == "torch.nn.Linear";
+ModuleId linear_module(const Model& model, const Node& node) {
+  if (node.op != Opcode::call_module) return {};
+  const ModuleId id = model.modules().find(node.target);
+  return id && model.modules()[id].type == "torch.nn.Linear" ? id : ModuleId{};
 }
 
 }  // namespace
 
 NodeId LinearOp::input_of(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
-  if (!is_linear_call(node) && !is_linear_module(model, node)) return {};
+  if (!is_linear_call(node) && !linear_module(model, node)) return {};
   const Arg* input = argument(node, 0, "input");
   return input && input->is<NodeId>() ? *input->get<NodeId>() : NodeId{};
 }
 
 std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
-  const bool is_call = is_linear_call(node), is_module = is_linear_module(model, node);
-  auto layer = match_layer(model, id, is_call, is_module);
+  auto layer = match_layer(model, id, is_linear_call(node), linear_module(model, node));
   if (!layer) return std::nullopt;
   LinearOp linear{std::move(*layer)};
   if (linear.problem.empty()) linear.problem = why_not_linear(model, linear);
@@ -214,9 +215,10 @@ std::optional<ConvOp> ConvOp::match(const Model& model, NodeId id) {
   const bool plain_call = call && name == "conv2d";
   const bool transposed_call = call && name == "conv_transpose2d";
   const bool general_call = call && name == "convolution";
-  const bool module = node.op == Opcode::call_module;
-  const bool is_module = module && one_of(name, {"torch.nn.Conv2d", "torch.nn.ConvTranspose2d"});
-  auto layer = match_layer(model, id, plain_call || transposed_call || general_call, is_module);
+  const bool is_module = node.op == Opcode::call_module &&
+                         one_of(name, {"torch.nn.Conv2d", "torch.nn.ConvTranspose2d"});
+  auto layer = match_layer(model, id, plain_call || transposed_call || general_call,
+                           is_module ? model.modules().find(node.target) : ModuleId{});
   if (!layer) return std::nullopt;
   ConvOp conv{std::move(*layer)};
 

@@ -22,8 +22,8 @@ struct Layer {
 };
 
 // Fills spelling, input, weight, bias and problem of a call whose first three arguments are input,
-// weight and bias; null where the node is neither such a call nor such a module.
-std::optional<Layer> match_layer(const Model& model, NodeId node, bool is_call, bool is_module);
+// weight and bias, or of a call of `module`; null where the node is neither.
+std::optional<Layer> match_layer(const Model& model, NodeId node, bool is_call, ModuleId module);
 
 // The same layer on another input, with or without a bias. Its type and metadata are not set.
 Node respelled(const Model& model, const Layer& layer, NodeId input,

@@ -144,9 +144,10 @@ std::string merged_path(const Model& model, const std::vector<LinearOp>& linears
   return unique;
 }
 
+// Called without gradients: so the parts need not be detached.
 at::Tensor merged_weight(const Model& model, const std::vector<LinearOp>& linears) {
   std::vector<at::Tensor> parts;
-  for (const LinearOp& linear : linears) parts.push_back(tensor_of(model, linear.weight).detach());
+  for (const LinearOp& linear : linears) parts.push_back(tensor_of(model, linear.weight));
   at::Tensor merged = at::cat(parts, 0);
   return merged.set_requires_grad(tensor_of(model, linears[0].weight).requires_grad());
 }
@@ -158,7 +159,7 @@ at::Tensor merged_bias(const Model& model, const std::vector<LinearOp>& linears)
     const at::Tensor weight = tensor_of(model, linear.weight);
     if (linear.bias) {
       const at::Tensor bias = tensor_of(model, *linear.bias);
-      parts.push_back(bias.detach());
+      parts.push_back(bias);
       any = true;
       requires_grad = bias.requires_grad();
     } else {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "edit/glob.h"
+#include "ir/id_set.h"
 #include "refx/error.h"
 #include "refx/text.h"
 #include "transforms/apply.h"
@@ -37,9 +37,9 @@ StepId apply_site(Model& model, const Transformation& transformation, const Site
 }
 
 // A node that an earlier site of the same round wrote may not be what find() saw.
-bool is_fresh(const Model& model, const Site& site, const std::unordered_set<NodeId>& written) {
+bool is_fresh(const Model& model, const Site& site, const IdSet<Node>& written) {
   return std::all_of(site.nodes.begin(), site.nodes.end(), [&](NodeId node) {
-    return model.graph().contains(node) && !written.count(node);
+    return model.graph().contains(node) && !written.contains(node);
   });
 }
 
@@ -50,14 +50,14 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
                                  const std::function<void(const Site&, StepId)>& on_step) {
   for (int round = 0;; ++round) {
     Findings findings = transformation.find(model);
-    std::unordered_set<NodeId> written;
+    IdSet<Node> written;
     bool any = false;
     for (const Site& site : findings.sites) {
       if (round == kMaxRounds || !accept(site) || !is_fresh(model, site, written)) continue;
       const StepId id = apply_site(model, transformation, site);
       if (!id) continue;
       any = true;
-      written.insert(site.nodes.begin(), site.nodes.end());
+      for (NodeId node : site.nodes) written.insert(node);
       for (const Edit& edit : model.history()[id].edits)
         if (const auto* change = std::get_if<Change<Node>>(&edit)) written.insert(change->id);
       on_step(site, id);

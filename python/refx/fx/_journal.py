@@ -160,7 +160,7 @@ class Journal:
     def drop_if_done(self, graph_module: GraphModule) -> None:
         """Without steps there is nothing to remember."""
         if not self.mirror.has_steps():
-            _replay.restore_containers(self, graph_module)
+            _core.Mirror.restore_containers(self, graph_module)
             Journal.drop(graph_module)
 
     def prune(self) -> None:
