@@ -1,6 +1,6 @@
 """Transform and undo of torch.fx GraphModules: refx.fx beside optimum.fx.optimization.
 
-    python bench/fx_peers.py [--nodes 1000,10000,100000] [--repeat 5]
+    python bench/fx_peers.py [--nodes 1000,10000,100000] [--repeat 5] [--core]
 
 One thread. Each ratio is of two numbers of this run, alternating. "core" is without lint and recompile, which are
 torch.fx's own and which both do. Without optimum (and transformers) installed, refx runs alone.
@@ -137,10 +137,10 @@ def timed(function):
     return (end - start) * 1e3
 
 
-def run(module, name, make, repeat, reversible=True):
+def run(module, name, make, repeat, lints, reversible=True):
     """Milliseconds: transform, undo, without lint and recompile; and with them."""
     times = {key: [] for key in ("transform", "undo", "transform+lint", "undo+lint")}
-    for lint in (False, True):
+    for lint in lints:
         suffix = "+lint" if lint else ""
         for _ in range(repeat):
             gm = make()
@@ -166,6 +166,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--nodes", default="1000,10000,100000")
     arguments.add_argument("--repeat", type=int, default=5)
+    arguments.add_argument("--core", action="store_true", help="only without lint and recompile")
     options = arguments.parse_args()
     torch.set_num_threads(1)
     other = peer()
@@ -174,10 +175,11 @@ def main():
     print("milliseconds of refx, minimum of the repeats; in brackets how many times faster than optimum\n")
     print(" " * 44, *(f"{h:>18}" for h in ("transform, core", "undo, core", "transform", "undo")))
 
-    def compare(label, name, make, repeat, reversible=True):
-        theirs = run(other, name, make, repeat, reversible) if other else None
-        mine = run(refx.fx, name, make, repeat)
-        row(label, mine, theirs)
+    lints = (False,) if options.core else (False, True)
+
+    def compare(label, name, make, repeat, reversible=True, alone=False):
+        theirs = None if alone or not other else run(other, name, make, repeat, lints, reversible)
+        row(label, run(refx.fx, name, make, repeat, lints), theirs)
 
     r = options.repeat
     compare("BERT-base, MergeLinears", "MergeLinears", bert_base, r)
@@ -188,8 +190,9 @@ def main():
         few = r if nodes < 50_000 else min(r, 2)
         compare(f"{nodes} nodes, MergeLinears", "MergeLinears", lambda: synthetic(nodes), few)
         compare(f"{nodes} nodes, FuseBiasInLinear", "FuseBiasInLinear", lambda: synthetic(nodes), few)
-        compare(f"{nodes} nodes, one input, FuseBiasInLinear", "FuseBiasInLinear",
-                lambda: synthetic(nodes, one_input=True), few)
+        for name in ("MergeLinears", "FuseBiasInLinear"):  # where optimum is quadratic
+            compare(f"{nodes} nodes, one input, {name}", name,
+                    lambda: synthetic(nodes, one_input=True), few, alone=nodes > 10_000)
     print("\nmedian load of a transform of nothing (import of BERT-base):",
           f"{statistics.median(timed(lambda gm=bert_base(): refx.fx.explain(refx.fx.MergeLinears(), gm)) for _ in range(r)):.1f} ms")
 

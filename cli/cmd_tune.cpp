@@ -35,9 +35,7 @@ std::string trials_of(const TuneOptions& options) {
 
 refx::TuneOptions settings(const TuneOptions& options, const Model& model) {
   refx::TuneOptions how;
-  for (const std::string& name : options.transformations)
-    for (const TransformationPtr& t : registry())
-      if (t->name() == find_transformation(name).name()) how.transformations.push_back(t);
+  how.transformations = find_transformations(options.transformations);
   if (!options.inputs.empty()) how.inputs = inputs_for(model, options.inputs, options.seed);
   how.batch = options.batch;
   how.threads = options.threads;

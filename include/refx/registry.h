@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,8 @@ using TransformationPtr = std::shared_ptr<const Transformation>;
 const std::vector<TransformationPtr>& registry();
 // By name; throws Error with the nearest name.
 const Transformation& find_transformation(std::string_view name);
+// Several, in the order of the names.
+std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names);
 // Null if there is none.
 const Transformation* lookup_transformation(std::string_view name);
 // Makes a transformation known to reverse(), the program's lists and the contract test.

@@ -50,7 +50,8 @@ Result tune(Model& self, const std::vector<std::string>& names, const py::object
             std::int64_t batch, int threads, const std::string& device, double seconds,
             std::uint64_t seed, const std::string& record, const std::vector<std::string>& known,
             const py::object& progress) {
-  TuneOptions options{.inputs = to_inputs(self, inputs),
+  TuneOptions options{.transformations = find_transformations(names),
+                      .inputs = to_inputs(self, inputs),
                       .batch = batch,
                       .threads = threads,
                       .device = device,
@@ -59,9 +60,6 @@ Result tune(Model& self, const std::vector<std::string>& names, const py::object
                       .record = record,
                       .known = known,
                       .progress = to_progress(progress)};
-  for (const std::string& name : names)
-    for (const TransformationPtr& t : registry())
-      if (t->name() == find_transformation(name).name()) options.transformations.push_back(t);
   const py::gil_scoped_release no_gil;
   const Tuning result = refx::tune(self, options);
   return {to_json(result), to_text(result)};

@@ -23,20 +23,37 @@ std::vector<TransformationPtr>& all() {
 
 const std::vector<TransformationPtr>& registry() { return all(); }
 
-const Transformation* lookup_transformation(std::string_view name) {
+namespace {
+
+const TransformationPtr* lookup(std::string_view name) {
   for (const auto& transformation : registry())
-    if (transformation->name() == name) return transformation.get();
+    if (transformation->name() == name) return &transformation;
   return nullptr;
 }
 
-const Transformation& find_transformation(std::string_view name) {
-  if (const Transformation* found = lookup_transformation(name)) return *found;
+const TransformationPtr& find(std::string_view name) {
+  if (const TransformationPtr* found = lookup(name)) return *found;
   std::vector<std::string> names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());
   const std::string near = nearest(name, names);
   throw Error(fmt::format("there is no transformation '{}'{}", name,
                           near.empty() ? "; `refx list` shows them"
                                        : fmt::format("; did you mean '{}'?", near)));
+}
+
+}  // namespace
+
+const Transformation* lookup_transformation(std::string_view name) {
+  const TransformationPtr* found = lookup(name);
+  return found ? found->get() : nullptr;
+}
+
+const Transformation& find_transformation(std::string_view name) { return *find(name); }
+
+std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names) {
+  std::vector<TransformationPtr> found;
+  for (const std::string& name : names) found.push_back(find(name));
+  return found;
 }
 
 void register_transformation(TransformationPtr transformation) {

@@ -1,6 +1,8 @@
 """refx.Model: exported programs from Python."""
 
 import hashlib
+import os
+import tempfile
 
 import pytest
 import torch
@@ -66,6 +68,20 @@ def test_exported_programs_both_ways(program):
     back = model.to_exported()
     for a, b in zip(flat(back.module()(*inputs)), flat(exported.module()(*inputs))):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no memory to write files into")
+def test_exported_programs_need_no_disk(program, monkeypatch):
+    exported, inputs = program
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", "/there/is/no/disk")
+    model = refx.from_exported(exported)
+    model.apply("merge-linears")
+    for a, b in zip(flat(model.to_exported().module()(*inputs)), flat(exported.module()(*inputs))):
+        torch.testing.assert_close(a, b)
+    monkeypatch.setenv("TMPDIR", "/there/is/no/disk")  # whoever asks for a place gets it
+    with pytest.raises(FileNotFoundError):
+        model.to_exported()
 
 
 def test_export():

@@ -15,13 +15,20 @@ from kit import Snapshot, flat, trace
 from refx.fx import FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, compose
 
 
-def test_torch_compile():
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_torch_compile(backend):
     model, inputs = zoo.make("encoder")
-    gm = compose(MergeLinears(), FuseBiasInLinear())(trace(model))
-    compiled = torch.compile(gm, backend="eager", fullgraph=True)
+    gm = trace(model)
+    before = Snapshot(gm)
+    both = compose(MergeLinears(), FuseBiasInLinear())
+    both(gm)
+    compiled = torch.compile(gm, backend=backend, fullgraph=True)
     with torch.no_grad():
         for a, b in zip(flat(compiled(*inputs)), flat(model(*inputs))):
             torch.testing.assert_close(a, b)
+    both(gm, reverse=True)
+    after = Snapshot(gm)
+    assert (after.nodes, after.keys) == (before.nodes, before.keys)
 
 
 def test_export():
