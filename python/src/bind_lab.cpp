@@ -74,9 +74,10 @@ Result search(const Model& self, const Check& check, const std::string& journal,
 
 // True is good, False bad, None skip.
 Verdict to_verdict(const py::object& verdict) {
-  return verdict.is_none()                     ? Verdict::skip
-         : PyObject_IsTrue(verdict.ptr()) == 1 ? Verdict::good
-                                               : Verdict::bad;
+  if (verdict.is_none()) return Verdict::skip;
+  const int good = PyObject_IsTrue(verdict.ptr());
+  if (good < 0) throw py::error_already_set();
+  return good ? Verdict::good : Verdict::bad;
 }
 
 // `judge` takes a form of the model.

@@ -102,7 +102,12 @@ void bind_mirror(py::module_& m) {
       .def_static("restore_containers", &restore_containers)
       .def("select",
            [](const Mirror& self, const std::string& what) {
-             return numbers(self.model().history().select(what));
+             std::vector<StepId> steps = self.model().history().select(what);
+             if (steps.size() > 1)
+               std::erase_if(steps, [&](StepId id) {
+                 return self.model().history()[id].transformation == Mirror::kOthers;
+               });
+             return numbers(steps);
            })
       .def("find", &find)
       .def("remembered",
@@ -111,8 +116,9 @@ void bind_mirror(py::module_& m) {
              return py::make_tuple(numbers(touched.nodes), names(touched.states),
                                    names(touched.modules));
            })
-      .def("originals", [](const Mirror& self) {
+      .def("tensors", [](const Mirror& self) {
         std::vector<at::Tensor> tensors;
+        for (StateId id : self.model().state()) tensors.emplace_back(self.model().state().tensor(id));
         for (const Step& step : self.model().history())
           for (const Edit& edit : step.edits)
             if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)

@@ -91,6 +91,12 @@ PyObject* member(const py::dict& attributes, PyObject* name) {
   return PyDict_GetItemWithError(attributes.ptr(), name);
 }
 
+// A table of names; null where a module keeps them in its own way, as TorchScript's do.
+PyObject* table(const py::dict& attributes, PyObject* name) {
+  PyObject* found = member(attributes, name);
+  return found && PyDict_Check(found) ? found : nullptr;
+}
+
 Py_ssize_t size_of(PyObject* table) {
   return PyDict_Check(table) ? PyDict_GET_SIZE(table) : PyObject_Size(table);
 }
@@ -120,12 +126,12 @@ std::string why_custom(const py::dict& attributes, bool rewritten) {
   if (member(attributes, forward)) return "has a forward of its own";
   if (!rewritten) return "";
   const Fx& fx = Fx::get();
-  if (PyObject* children = member(attributes, fx.modules); children && PyDict_Size(children) > 0)
+  if (PyObject* children = table(attributes, fx.modules); children && PyDict_GET_SIZE(children) > 0)
     return "has modules inside it";
-  for (PyObject* table : {member(attributes, fx.parameters), member(attributes, fx.buffers)}) {
-    if (!table) continue;
+  for (PyObject* tensors : {table(attributes, fx.parameters), table(attributes, fx.buffers)}) {
+    if (!tensors) continue;
     PyObject *name = nullptr, *tensor = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(table, &at, &name, &tensor);) {
+    for (Py_ssize_t at = 0; PyDict_Next(tensors, &at, &name, &tensor);) {
       const std::string key = to_string(name);
       if (key != "weight" && key != "bias" && key != "running_mean" && key != "running_var" &&
           key != "num_batches_tracked")
@@ -151,7 +157,7 @@ Module describe(const Tables& tables, const std::string& path, py::handle object
     if (PyObject* value = member(attributes, name))
       module.parameters.emplace_back(to_string(name), to_arg(tables, value));
   static PyObject* bias = PyUnicode_InternFromString("bias");
-  if (PyObject* parameters = member(attributes, Fx::get().parameters))
+  if (PyObject* parameters = table(attributes, Fx::get().parameters))
     if (PyObject* value = PyDict_GetItemWithError(parameters, bias))
       module.parameters.emplace_back("bias", value != Py_None);
   return module;
@@ -163,13 +169,14 @@ bool Mirror::fits(const Tables& tables, ModuleId id, py::handle object) const {
   module.custom = model_.modules()[id].custom;
   if (!(module == model_.modules()[id])) return false;
   const Fx& fx = Fx::get();
-  for (PyObject* name : {fx.parameters, fx.buffers}) {
-    const py::dict table = attr(object, name);
-    for (const auto& [key, tensor] : table) {
-      if (tensor.is_none()) continue;
+  const py::dict attributes = attr(object, fx.dict);
+  for (PyObject* tensors : {table(attributes, fx.parameters), table(attributes, fx.buffers)}) {
+    PyObject *key = nullptr, *tensor = nullptr;
+    for (Py_ssize_t at = 0; tensors && PyDict_Next(tensors, &at, &key, &tensor);) {
+      if (tensor == Py_None) continue;
       const StateId state = model_.state().find(path + "." + to_string(key));
-      if (!state || !THPVariable_Check(tensor.ptr()) ||
-          !model_.state().tensor(state).is_same(THPVariable_Unpack(tensor.ptr())))
+      if (!state || !THPVariable_Check(tensor) ||
+          !model_.state().tensor(state).is_same(THPVariable_Unpack(tensor)))
         return false;
     }
   }

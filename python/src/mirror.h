@@ -76,8 +76,10 @@ class Mirror {
   bool is_read_ = false;
 };
 
-// Brings a GraphModule to where the mirror is, after a change that touched these objects.
-void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched);
+// Brings a GraphModule to where the mirror is, after a change that touched these objects. The graph's
+// hooks may throw: half-way, it can be brought there, or back, without them.
+void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched,
+            bool hooks);
 
 // Puts containers back that were copied, where the copies now hold what they held.
 void restore_containers(py::handle owner, py::handle graph_module);

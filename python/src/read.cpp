@@ -37,6 +37,14 @@ struct FoundModule {
   std::string_view outer;  // the path of a called module that it is part of; mostly none
 };
 
+// As a call in Python: a module that is inside itself is an error there.
+struct Deeper {
+  Deeper() {
+    if (Py_EnterRecursiveCall(" while the modules are read") != 0) throw py::error_already_set();
+  }
+  ~Deeper() { Py_LeaveRecursiveCall(); }
+};
+
 struct FxNode {
   py::object node;
   Opcode op;
@@ -153,6 +161,7 @@ class Reader {
   }
 
   void survey_module(py::handle module, const std::string& path, std::string_view outer) {
+    const Deeper deeper;
     const Fx& fx = Fx::get();
     const py::dict attributes = attr(module, fx.dict);
     auto table = [&](PyObject* name) {
@@ -241,8 +250,10 @@ class Reader {
 
   std::vector<std::string> marks_of(py::handle meta) const {
     std::vector<std::string> marks;
-    if (PyObject* found = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks))
-      for (py::handle mark : py::reinterpret_borrow<py::tuple>(found))
+    PyObject* found = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks);
+    if (!found || !PyTuple_Check(found)) return marks;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found); ++i)
+      if (PyObject* mark = PyTuple_GET_ITEM(found, i); PyUnicode_Check(mark))
         marks.push_back(to_string(mark));
     return marks;
   }
@@ -291,7 +302,7 @@ class Reader {
 
   // ---- the first time ---------------------------------------------------------------------------
 
-  void fill() {
+  void fill() try {
     Transaction transaction(model_);
     tables_.grow(static_cast<std::uint32_t>(fx_nodes_.size()));
     transaction.reserve<StateEntry>(states_.size());
@@ -313,6 +324,12 @@ class Reader {
     }
     finish();
     mirror_.is_read_ = true;
+  } catch (...) {
+    model_ = Model();
+    PyDict_Clear(tables_.ids.ptr());
+    for (const py::list& list : {tables_.nodes, tables_.seen})
+      PyList_SetSlice(list.ptr(), 0, PyList_GET_SIZE(list.ptr()), nullptr);
+    throw;
   }
 
   void finish() {
@@ -323,7 +340,7 @@ class Reader {
   // ---- training, .to(), .train() ----------------------------------------------------------------
 
   struct Conversion {
-    c10::ScalarType dtype;
+    std::optional<c10::ScalarType> dtype;  // of what is floating-point, where that changed
     c10::Device device;
   };
   using Impl = const c10::TensorImpl*;
@@ -336,8 +353,9 @@ class Reader {
       const at::Tensor& now = THPVariable_Unpack(found.tensor);
       const StateEntry& entry = model_.state()[id];
       const Impl then = entry.tensor.unsafeGetTensorImpl();
-      if (id.value < mirror_.known_.size()) note_change(id, then, now);
-      if (entry.tensor.is_same(now) || !is_same_weight(entry.tensor, now)) continue;
+      const bool same = entry.tensor.is_same(now);
+      if ((same || by_others_) && id.value < mirror_.known_.size()) note_change(id, then, now);
+      if (same || !is_same_weight(entry.tensor, now)) continue;
       StateEntry rebound = entry;
       rebound.tensor = now;
       quiet.write(id, std::make_shared<const StateEntry>(std::move(rebound)));
@@ -360,7 +378,6 @@ class Reader {
 
   // Another tensor in its place: a new value of the weight, or a rewrite?
   bool is_same_weight(const at::TensorBase& then, const at::Tensor& now) const {
-    if (converted_.count(then.unsafeGetTensorImpl())) return true;
     return by_others_ && then.sizes() == now.sizes();
   }
 
@@ -369,7 +386,9 @@ class Reader {
     const Mirror::Known current = Mirror::Known::of(now);
     if (known.dtype == c10::ScalarType::Undefined) return;
     if (known.dtype != current.dtype || known.device != current.device) {
-      converted_.emplace(then, Conversion{current.dtype, current.device});
+      Conversion conversion{std::nullopt, current.device};
+      if (known.dtype != current.dtype) conversion.dtype = current.dtype;
+      converted_.emplace(then, conversion);
       if (then != now.unsafeGetTensorImpl()) replaced_.emplace(then, now);
     } else if (then == now.unsafeGetTensorImpl() && known.data && known.data != current.data) {
       moved_.insert(then);
@@ -378,14 +397,16 @@ class Reader {
 
   // What was done to the GraphModule as a whole is done to what its history keeps.
   void follow_in_history(std::optional<bool> training) {
-    Transaction transaction(model_);
+    std::vector<std::shared_ptr<Step>> steps;
     const std::vector<StepId> ids = model_.history().ids();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
-      auto step = std::make_shared<Step>(*transaction.remove_step(*it));
+      const auto& step = steps.emplace_back(std::make_shared<Step>(model_.history()[*it]));
+      std::unordered_map<StateId, Step::Made*> made;
+      for (Step::Made& one : step->made) made.emplace(one.state, &one);
       std::optional<Conversion> conversion;
       for (Edit& edit : step->edits)
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after)
-          follow_after(*change, *step, conversion);
+          follow_after(*change, made[change->id], conversion);
       for (Edit& edit : step->edits) {
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
           if (conversion) convert_before(*change, *conversion);
@@ -394,22 +415,26 @@ class Reader {
           set_training(change->after, *training);
         }
       }
+    }
+    Transaction transaction(model_);  // only now: a conversion may fail
+    for (std::shared_ptr<Step>& step : steps) {
+      transaction.remove_step(step->id);
       transaction.add_step(std::move(step));
     }
   }
 
-  void follow_after(Change<StateEntry>& change, Step& step, std::optional<Conversion>& conversion) {
+  void follow_after(Change<StateEntry>& change, Step::Made* made,
+                    std::optional<Conversion>& conversion) {
     const Impl impl = change.after->tensor.unsafeGetTensorImpl();
-    auto made = std::find_if(step.made.begin(), step.made.end(),
-                             [&](const Step::Made& m) { return m.state == change.id; });
-    if (moved_.count(impl) && made != step.made.end())
+    if (moved_.count(impl) && made)
       made->version = version_of(change.after->tensor) + 1;  // other contents: count it as written
     auto found = converted_.find(impl);
     if (found == converted_.end()) return;
-    conversion = found->second;
+    if (!conversion) conversion = found->second;
+    if (!conversion->dtype) conversion->dtype = found->second.dtype;
     auto replaced = replaced_.find(impl);
     if (replaced == replaced_.end()) return;
-    const bool same = made != step.made.end() && version_of(change.after->tensor) == made->version;
+    const bool same = made && version_of(change.after->tensor) == made->version;
     set_tensor(change.after, replaced->second);
     if (same) made->version = version_of(replaced->second);
   }
@@ -419,7 +444,8 @@ class Reader {
     const Impl impl = old.unsafeGetTensorImpl();
     converted_.emplace(impl, conversion);
     if (!replaced_.count(impl)) {
-      const auto dtype = at::isFloatingType(old.scalar_type()) ? conversion.dtype : old.scalar_type();
+      const bool converts = conversion.dtype && at::isFloatingType(old.scalar_type());
+      const auto dtype = converts ? *conversion.dtype : old.scalar_type();
       if (dtype == old.scalar_type() && conversion.device == old.device()) return;
       const at::NoGradGuard no_grad;
       at::Tensor now = old.detach().to(conversion.device, dtype);
@@ -446,16 +472,20 @@ class Reader {
 
   StepId compare(const Mirror::Author& author) {
     Transaction transaction(model_);
-    std::vector<std::pair<FxNode*, NodeId>> fresh;  // nodes to remember
+    std::vector<std::pair<FxNode*, NodeId>> renumbered;  // and what they had been; no id: unknown
     try {
       compare_states(transaction);
       compare_modules(transaction);
-      compare_nodes(transaction, fresh);
+      compare_nodes(transaction, renumbered);
       erase_missing(transaction);
       if (const auto found = problems(model_, transaction.edits()); !found.empty())
         throw Error("the GraphModule is broken: " + found.front());
     } catch (...) {
-      for (const auto& [fx_node, id] : fresh) PyDict_DelItem(tables_.ids.ptr(), fx_node->node.ptr());
+      for (const auto& [fx_node, before] : renumbered)
+        if (before)
+          set_id(*fx_node, before);
+        else
+          PyDict_DelItem(tables_.ids.ptr(), fx_node->node.ptr());
       PyErr_Clear();
       throw;
     }
@@ -529,20 +559,23 @@ class Reader {
         tables_.seen_at(id, 2) != attr(fx_node.node, fx.target).ptr() ||
         tables_.seen_at(id, 3) != type_source(fx_node, meta))
       return false;
+    if (by_others_) return true;  // marks are refx's; others may share a dictionary with a marked node
     PyObject* marks = PyDict_GetItemWithError(meta.ptr(), fx.marks);
     return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
   }
 
-  void compare_nodes(Transaction& transaction, std::vector<std::pair<FxNode*, NodeId>>& fresh) {
+  void compare_nodes(Transaction& transaction,
+                     std::vector<std::pair<FxNode*, NodeId>>& renumbered) {
     const Graph& graph = model_.graph();
     NodeId previous;
+    std::unordered_set<PyObject*> disturbed;  // they use a node that is another one now
     for (FxNode& fx_node : fx_nodes_) {
       const py::object meta = attr(fx_node.node, Fx::get().meta);
       PyObject* number = PyDict_GetItemWithError(tables_.ids.ptr(), fx_node.node.ptr());
       NodeId id = number ? NodeId(id_value(number)) : NodeId{};
       // A node that was moved has lost its place: it is another one to the core.
       const bool known = id && graph.contains(id) && (!previous || graph.precedes(previous, id));
-      if (known && is_unchanged(id, fx_node, meta)) {
+      if (known && !disturbed.count(fx_node.node.ptr()) && is_unchanged(id, fx_node, meta)) {
         visited_.insert(id);
         previous = id;
         continue;
@@ -562,8 +595,10 @@ class Reader {
         const NodeId where = previous ? graph.next(previous) : graph.first();
         id = transaction.insert(where, std::move(node));
         visited_.insert(id);
-        if (!number) fresh.emplace_back(&fx_node, id);
+        renumbered.emplace_back(&fx_node, number ? NodeId(id_value(number)) : NodeId{});
         set_id(fx_node, id);
+        if (number)
+          for (py::handle user : attr(fx_node.node, Fx::get().users)) disturbed.insert(user.ptr());
       }
       reread_.emplace_back(&fx_node, id);
       previous = id;

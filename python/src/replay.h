@@ -8,7 +8,7 @@ namespace refx::python {
 void follow_modules(const Mirror& mirror, const Tables& tables, py::handle graph_module,
                     const Touched& touched);
 void follow_nodes(const Mirror& mirror, const Tables& tables, py::handle graph,
-                  const std::vector<NodeId>& nodes);
+                  const std::vector<NodeId>& nodes, bool hooks);
 
 // The C API, with exceptions.
 inline PyObject* intern(const char* text) { return PyUnicode_InternFromString(text); }

@@ -1,6 +1,7 @@
 // Brings the modules and tensors of a GraphModule to where the library's model of it is. Modules are
-// never written into, because a traced graph shares them with the model it came from: a changed
-// module is another object. The tables of names in containers keep their order.
+// not written into, because a traced graph shares them with the model it came from: a changed module
+// is another object, and so is a container, unless it is a plain nn.Module as torch.fx makes them. The
+// tables of names in containers keep their order.
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -207,8 +208,7 @@ class ModuleFollower {
     if (PyObject* names = above.table(kind); find(names, key)) check(PyDict_DelItem(names, key.ptr()));
     if (made_.size() == 0 || !made_.contains(text(parent)) || !above.is_empty()) return;
     made_.attr("discard")(text(parent));
-    last_ = nullptr;
-    containers_.erase(containers_.find(parent));
+    forget_container(parent);
     remove(parent, kModules);
   }
 
@@ -241,12 +241,22 @@ class ModuleFollower {
       if (!current) return;
       keep(path, current);
       remove(path, kModules);
+      forget_container(path);
       return;
     }
     if (current && mirror_.fits(tables_, id, current)) return;
     const py::object module = fitting(id, current);
     if (current) keep(path, current);
     put(path, kModules, module);
+    forget_container(path);
+  }
+
+  // Another module stands at that path.
+  void forget_container(std::string_view path) {
+    auto it = containers_.find(path);
+    if (it == containers_.end()) return;
+    last_ = nullptr;
+    containers_.erase(it);
   }
 
   void keep(std::string_view path, const py::object& module) {
@@ -315,7 +325,7 @@ class ModuleFollower {
   // A base that came with a stamp, from a history that is not this one, keeps what that says.
   void set_stamp(py::handle attributes, const std::string& path) {
     std::vector<std::string> signatures;
-    if (PyObject* earlier = find(attributes, stamp()))
+    if (PyObject* earlier = find(attributes, stamp()); earlier && PyTuple_Check(earlier))
       for (py::handle signature : py::handle(earlier)) signatures.push_back(to_string(signature));
     if (auto found = authors().find(path); found != authors().end())
       for (const std::string& signature : found->second)
@@ -333,7 +343,7 @@ class ModuleFollower {
   // What says, of a module or tensor, which transformations made it: it stays where a history is
   // lost, because somebody made another GraphModule of the same modules.
   static PyObject* stamp() {
-    static PyObject* name = intern("_refx");
+    static PyObject* name = intern("_refx_made");
     return name;
   }
 
@@ -414,10 +424,11 @@ void follow_modules(const Mirror& mirror, const Tables& tables, py::handle graph
   ModuleFollower(mirror, tables, graph_module).run(touched);
 }
 
-void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched) {
+void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched,
+            bool hooks) {
   const Tables tables(owner);
   follow_modules(mirror, tables, graph_module, touched);
-  follow_nodes(mirror, tables, graph_module.attr("graph"), touched.nodes);
+  follow_nodes(mirror, tables, graph_module.attr("graph"), touched.nodes, hooks);
 }
 
 }  // namespace refx::python

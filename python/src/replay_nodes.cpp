@@ -2,6 +2,7 @@
 // with its name and metadata; an erased one that returns is the same object again.
 
 #include <array>
+#include <utility>
 
 #include "refx/error.h"
 #include "replay.h"
@@ -16,7 +17,7 @@ struct Inner {
            *len = intern("_len"), *erased = intern("_erased"), *owner = intern("owning_module"),
            *create_hooks = intern("_create_node_hooks"), *erase_hooks = intern("_erase_node_hooks"),
            *names = intern("_graph_namespace"), *create_name = intern("create_name"),
-           *associate = intern("associate_name_with_obj");
+           *associate = intern("associate_name_with_obj"), *rename = intern("_rename_object");
   py::object update = method("_update_args_kwargs"), prepend = method("_prepend"),
              remove = method("_remove_from_list");
   py::dict no_kwargs;
@@ -45,7 +46,7 @@ py::object call(const py::object& function, py::handle a, py::handle b, py::hand
 
 class NodeFollower {
  public:
-  NodeFollower(const Mirror& mirror, const Tables& tables, py::handle graph)
+  NodeFollower(const Mirror& mirror, const Tables& tables, py::handle graph, bool hooks)
       : graph_(mirror.model().graph()),
         tables_(tables),
         fx_graph_(py::reinterpret_borrow<py::object>(graph)),
@@ -54,8 +55,17 @@ class NodeFollower {
     const py::object owner = attr(graph, Inner::get().owner), names = attr(graph, Inner::get().names);
     create_name_ = attr(names, Inner::get().create_name);
     associate_ = attr(names, Inner::get().associate);
+    rename_ = attr(names, Inner::get().rename);
+    if (!hooks) return;
     create_hooks_ = py::getattr(owner, Inner::get().create_hooks, py::none());
     erase_hooks_ = py::getattr(owner, Inner::get().erase_hooks, py::none());
+  }
+  ~NodeFollower() {
+    try {
+      count();
+    } catch (...) {
+      PyErr_Clear();
+    }
   }
 
   void run(const std::vector<NodeId>& ids) {
@@ -67,9 +77,6 @@ class NodeFollower {
         erased.push_back(id);
     }
     for (auto it = erased.rbegin(); it != erased.rend(); ++it) erase(*it);  // users first
-    if (grown_ == 0) return;
-    const auto len = attr(fx_graph_, Inner::get().len).cast<std::int64_t>() + grown_;
-    check(PyObject_SetAttr(fx_graph_.ptr(), Inner::get().len, py::int_(len).ptr()));
   }
 
  private:
@@ -171,7 +178,7 @@ class NodeFollower {
     list(node, op, target);
     ++grown_;
     check(PyDict_SetItem(tables_.ids.ptr(), node.ptr(), py::int_(id.value).ptr()));
-    if (!create_hooks_.is_none())
+    if (create_hooks_ && !create_hooks_.is_none())
       for (py::handle hook : create_hooks_) hook(node);
     return node;
   }
@@ -228,6 +235,7 @@ class NodeFollower {
     check(PySet_Discard(taken_.ptr(), attr(node, fx.name).ptr()));
     check(PySet_Add(taken_.ptr(), name.ptr()));
     set(node, fx.name, name);
+    call(rename_, node, name);
   }
 
   void erase(NodeId id) {
@@ -237,7 +245,7 @@ class NodeFollower {
     if (PyObject_Size(attr(node, Fx::get().users).ptr()) != 0)
       throw InternalError("node '" + to_string(attr(node, Fx::get().name)) +
                           "' is erased but still used");
-    if (!erase_hooks_.is_none())
+    if (erase_hooks_ && !erase_hooks_.is_none())
       for (py::handle hook : erase_hooks_) hook(node);
     unlist(node);
     call(inner.remove, node);
@@ -248,9 +256,16 @@ class NodeFollower {
     set_marks(attr(node, Fx::get().meta), {});
   }
 
+  void count() {
+    const auto grown = std::exchange(grown_, 0);
+    if (grown == 0) return;
+    const auto len = attr(fx_graph_, Inner::get().len).cast<std::int64_t>() + grown;
+    check(PyObject_SetAttr(fx_graph_.ptr(), Inner::get().len, py::int_(len).ptr()));
+  }
+
   const Graph& graph_;
   const Tables& tables_;
-  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_, create_name_, associate_;
+  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_, create_name_, associate_, rename_;
   Listed listed_, unlisted_;
   py::object taken_;  // the names of all nodes, once asked for
   py::object marks_;
@@ -261,8 +276,8 @@ class NodeFollower {
 }  // namespace
 
 void follow_nodes(const Mirror& mirror, const Tables& tables, py::handle graph,
-                  const std::vector<NodeId>& nodes) {
-  NodeFollower(mirror, tables, graph).run(nodes);
+                  const std::vector<NodeId>& nodes, bool hooks) {
+  NodeFollower(mirror, tables, graph, hooks).run(nodes);
 }
 
 }  // namespace refx::python

@@ -29,6 +29,10 @@ py::object module_at(py::handle graph_module, std::string_view path) {
   return module;
 }
 
+bool same_name(PyObject* a, PyObject* b) {
+  return a == b || (PyUnicode_Check(a) && PyUnicode_Check(b) && PyUnicode_Compare(a, b) == 0);
+}
+
 // The same values under the same names, in the same order.
 bool same_table(PyObject* a, PyObject* b) {
   if (!a || !b) return a == b;
@@ -36,15 +40,30 @@ bool same_table(PyObject* a, PyObject* b) {
   PyObject *name = nullptr, *value = nullptr, *other_name = nullptr, *other_value = nullptr;
   Py_ssize_t at = 0, other_at = 0;
   while (PyDict_Next(a, &at, &name, &value) && PyDict_Next(b, &other_at, &other_name, &other_value))
-    if (value != other_value || (name != other_name && PyUnicode_Compare(name, other_name) != 0))
-      return false;
+    if (value != other_value || !same_name(name, other_name)) return false;
   return true;
 }
 
-bool same_tables(py::handle a, py::handle b) {
-  const Fx& fx = Fx::get();
-  for (PyObject* name : {fx.parameters, fx.buffers, fx.modules})
-    if (!same_table(table_of(a, name), table_of(b, name))) return false;
+bool same_set(PyObject* a, PyObject* b) {
+  const int same = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (same < 0) throw py::error_already_set();
+  return same == 1;
+}
+
+// Nobody set anything in the copy since.
+bool same_module(py::handle a, py::handle b) {
+  if (!py::type::handle_of(a).is(py::type::handle_of(b))) return false;
+  const py::object attributes = attributes_of(a), others = attributes_of(b);
+  if (PyDict_GET_SIZE(attributes.ptr()) != PyDict_GET_SIZE(others.ptr())) return false;
+  PyObject *name = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(attributes.ptr(), &at, &name, &value);) {
+    PyObject* other = find(others, name);
+    if (value == other) continue;
+    if (!other) return false;
+    const bool tables = PyDict_Check(value) && PyDict_Check(other);
+    const bool sets = PyAnySet_Check(value) && PyAnySet_Check(other);
+    if (tables ? !same_table(value, other) : !sets || !same_set(value, other)) return false;
+  }
   return true;
 }
 
@@ -64,7 +83,7 @@ void restore_containers(py::handle owner, py::handle graph_module) {
     const py::object above = module_at(graph_module, parent);
     PyObject* children = above ? table_of(above, Fx::get().modules) : nullptr;
     PyObject* current = children ? find(children, text(name)) : nullptr;
-    if (current && current != Py_None && same_tables(current, original))
+    if (current && current != Py_None && same_module(current, original))
       check(PyDict_SetItem(children, text(name).ptr(), original.ptr()));
   }
 }

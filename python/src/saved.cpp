@@ -346,12 +346,12 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
     out.put(step.edits);
     out.put(step.pieces);
     out.put(static_cast<std::uint64_t>(step.made.size()));
+    std::unordered_map<StateId, const StateEntry*> written;
+    for (const Edit& edit : step.edits)
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
+        written.emplace(change->id, change->after.get());
     for (const Step::Made& made : step.made) {
-      const StateEntry* after = nullptr;
-      for (const Edit& edit : step.edits)
-        if (const auto* change = std::get_if<Change<StateEntry>>(&edit);
-            change && change->id == made.state)
-          after = change->after.get();
+      const StateEntry* after = written[made.state];
       out.put(made.state);
       out.put(after && version_of(after->tensor) != made.version);  // written since?
     }
@@ -387,12 +387,13 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
     in.get(step->edits);
     in.get(step->pieces);
     step->made = made_by(step->edits);
+    std::unordered_map<StateId, Step::Made*> made;
+    for (Step::Made& one : step->made) made.emplace(one.state, &one);
     const auto count = in.get<std::uint64_t>();
     for (std::uint64_t j = 0; j < count; ++j) {
       const auto state = in.get<StateId>();
       const bool written = in.get<bool>();
-      for (Step::Made& made : step->made)
-        if (made.state == state) made.version += written;
+      if (auto found = made.find(state); found != made.end()) found->second->version += written;
     }
     restore_names<Node>(transaction, mirror.model_.graph(), *step);
     restore_names<StateEntry>(transaction, mirror.model_.state(), *step);

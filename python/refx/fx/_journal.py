@@ -6,6 +6,7 @@ It hangs on the GraphModule in two places, because pickle drops ``meta`` and kee
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
 from typing import Any, Callable, Iterable, Iterator, Optional
@@ -18,7 +19,7 @@ from .._step import Step
 from . import _functions, _replay
 
 _ATTRIBUTE = "_refx"
-STAMP = "_refx"  # on modules and tensors that transformations made: their signatures
+STAMP = "_refx_made"  # on modules and tensors that transformations made: their signatures
 _KEY = "refx"  # in GraphModule.meta
 
 
@@ -73,6 +74,15 @@ class Journal:
         graph_module.__dict__.pop(_ATTRIBUTE, None)
         graph_module.meta.pop(_KEY, None)
 
+    @contextlib.contextmanager
+    def at_work(self, graph_module: GraphModule) -> Iterator[None]:
+        """One thread at a time; and afterwards, without steps there is nothing to remember."""
+        with self.lock:
+            try:
+                yield
+            finally:
+                self.drop_if_done(graph_module)
+
     # ---- what it does --------------------------------------------------------------------------
 
     def read(self, graph_module: GraphModule, author: Optional[tuple[str, str]] = None) -> Optional[int]:
@@ -93,10 +103,14 @@ class Journal:
     def apply(self, graph_module: GraphModule, transformation: str, signature: str,
               only: Iterable[str] = (), exclude: Iterable[str] = ()) -> list[int]:
         steps, touched = self.mirror.apply(transformation, list(only), list(exclude))
-        for step in steps:
-            if signature != transformation:
-                self.signatures[step] = signature
-        self.follow(graph_module, touched)
+        if signature != transformation:
+            self.signatures.update(dict.fromkeys(steps, signature))
+        try:
+            self.follow(graph_module, touched)
+        except BaseException:  # a hook of the graph's raised, or Ctrl-C
+            touched = self.mirror.reverse(steps, "cascade", True)
+            self.mirror.follow(self, graph_module, touched, False)
+            raise
         return steps
 
     def reverse(self, graph_module: GraphModule, steps: list[int], dependents: str = "reapply",
@@ -104,13 +118,18 @@ class Journal:
         if not steps:
             return
         touched = self.mirror.reverse(steps, dependents, discard_changes)
-        self.follow(graph_module, touched)
+        try:
+            self.follow(graph_module, touched)
+        except BaseException:  # there is no way back: so all of the way
+            self.mirror.follow(self, graph_module, touched, False)
+            graph_module.recompile()
+            raise
         if self.mirror.has_steps():
             self.prune()
 
     def follow(self, graph_module: GraphModule, touched: _core.Touched) -> None:
         _replay.rename(self, graph_module.graph)
-        self.mirror.follow(self, graph_module, touched)
+        self.mirror.follow(self, graph_module, touched, True)
 
     def steps(self) -> Iterator[Step]:
         for number, transformation, signature, site, nodes, size in self.mirror.steps():
@@ -150,16 +169,27 @@ class Journal:
             if now.get(path) is not module:
                 self.keep_module(path, module)
 
-    def undo_author(self, graph_module: GraphModule, before: dict[str, torch.nn.Module]) -> None:
-        """Takes back what somebody's code did before it failed."""
-        step = self.read(graph_module)
+    def step_ids(self) -> list[int]:
+        return [step[0] for step in self.mirror.steps()]
+
+    def undo_since(self, graph_module: GraphModule, steps: list[int]) -> None:
+        """Takes back every step but these."""
+        newer = [step for step in self.step_ids() if step not in set(steps)]
+        self.reverse(graph_module, newer, dependents="cascade", discard_changes=True)
+        graph_module.recompile()  # one of them may have done that
+
+    def undo_author(self, graph_module: GraphModule, before: dict[str, torch.nn.Module],
+                    steps: list[int]) -> None:
+        """Takes back what somebody's code did before it failed; `steps` were there before."""
+        if self.graph is not None and graph_module.graph is not self.graph:
+            graph_module.graph = self.graph
+        self.read(graph_module)
         self.keep_displaced(graph_module, before)
-        if step is not None:
-            self.reverse(graph_module, [step], dependents="cascade", discard_changes=True)
+        self.undo_since(graph_module, steps)
 
     def drop_if_done(self, graph_module: GraphModule) -> None:
         """Without steps there is nothing to remember."""
-        if not self.mirror.has_steps():
+        if self.author is None and not self.mirror.has_steps():
             _core.Mirror.restore_containers(self, graph_module)
             Journal.drop(graph_module)
 
@@ -167,9 +197,9 @@ class Journal:
         """Lets go of what no step needs any more."""
         nodes, states, modules = self.mirror.remembered()
         paths = set(modules) | {name.rpartition(".")[0] for name in states}
-        originals = {id(tensor) for tensor in self.mirror.originals()}
+        held = {id(tensor) for tensor in self.mirror.tensors()}
         self.modules = {
-            path: [m for m in kept if all(id(t) in originals for t in _tensors(m))]
+            path: [m for m in kept if all(id(t) in held for t in _tensors(m))]
             for path, kept in self.modules.items()
             if path in paths
         }
@@ -185,7 +215,11 @@ class Journal:
 
     def object_index(self, value: Any) -> int:
         try:
-            key = (type(value), value) if not isinstance(value, torch.Tensor) else (id(value),)
+            key: tuple[Any, ...] = (type(value), value)
+            if isinstance(value, torch.Tensor):
+                key = (id(value),)
+            elif isinstance(value, tuple):  # (1,) == (1.0,) == (True,)
+                key += (repr(value),)
             index = self._object_ids.setdefault(key, len(self.objects))
         except TypeError:
             index = self._object_ids.setdefault((id(value),), len(self.objects))

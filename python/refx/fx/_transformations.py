@@ -103,13 +103,12 @@ class ReversibleTransformation(Transformation):
             _require_unmarked(self, graph_module)
             _require_unmade(self, graph_module)
             return graph_module
-        with journal.lock:
+        with journal.at_work(graph_module):
             journal.read(graph_module)
             steps = journal.steps_of(self.signature)
             if not steps:
                 _require_unmade(self, graph_module)
             journal.reverse(graph_module, steps)
-            journal.drop_if_done(graph_module)
         return graph_module
 
     def __call__(self, graph_module: GraphModule, lint_and_recompile: bool = True,
@@ -183,26 +182,22 @@ def _require_unmade(transformation: Transformation, graph_module: GraphModule) -
 def _journalled(transformation: Transformation, function: Any, graph_module: GraphModule) -> GraphModule:
     """Runs somebody's torch.fx code; what it changes becomes a step."""
     journal = _journal(graph_module)
-    with journal.lock:
+    with journal.at_work(graph_module):
         if journal.author is not None:  # inside another one: its step
             return function(graph_module)
         journal.read(graph_module)
-        before = journal.called_modules(graph_module)
-        name = type(transformation).__name__
-        journal.author = (name, transformation.signature)
+        steps, before = journal.step_ids(), journal.called_modules(graph_module)
+        journal.author = (type(transformation).__name__, transformation.signature)
         try:
             result = function(graph_module)
-        except BaseException:
-            journal.undo_author(graph_module, before)
-            journal.drop_if_done(graph_module)
-            raise
-        else:
             if result is graph_module:
                 journal.read(graph_module)
                 journal.keep_displaced(graph_module, before)
+        except BaseException:
+            journal.undo_author(graph_module, before, steps)
+            raise
         finally:
             journal.author = None
-        journal.drop_if_done(graph_module)
         return result
 
 
@@ -219,11 +214,21 @@ class _BuiltIn(ReversibleTransformation):
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Rewrites every site of the GraphModule. ``explain`` says which, and which not and why."""
         journal = _journal(graph_module)
-        with journal.lock:
+        with journal.at_work(graph_module):
             journal.read(graph_module)
             journal.apply(graph_module, self._name, self.signature)
-            journal.drop_if_done(graph_module)
         return graph_module
+
+    def transformed(self, node: Node) -> bool:
+        """Whether the node was transformed by this transformation."""
+        if self.signature == self._name:
+            return super().transformed(node)
+        # A class derived from one of these: the library marks what that one did.
+        owner = node.graph.owning_module
+        journal = Journal.find(owner) if isinstance(owner, GraphModule) else None
+        return (journal is not None and self._name in node.meta.get(_MARKS, ())
+                and any(node in step.nodes for step in journal.steps()
+                        if step.signature == self.signature))
 
     def _run(self, graph_module: GraphModule) -> GraphModule:
         if type(self).transform is _BuiltIn.transform:
@@ -278,8 +283,18 @@ class _Composition(Transformation):
         """Applies the parts, left to right."""
         if not self._inplace:
             graph_module = copy.deepcopy(graph_module)
-        for part in self._parts:
-            graph_module = part(graph_module, lint_and_recompile=False)
+        journal = Journal.find(graph_module)
+        steps = journal.step_ids() if journal is not None else []
+        try:
+            for part in self._parts:
+                graph_module = part(graph_module, lint_and_recompile=False)
+        except BaseException:
+            journal = Journal.find(graph_module)
+            if journal is not None:
+                with journal.at_work(graph_module):
+                    journal.read(graph_module)
+                    journal.undo_since(graph_module, steps)
+            raise
         return graph_module
 
     def transformed(self, node: Node) -> bool:
@@ -291,9 +306,13 @@ class _ReversibleComposition(_Composition, ReversibleTransformation):
         """Takes the parts back, right to left."""
         if not self._inplace:
             graph_module = copy.deepcopy(graph_module)
-        for part in reversed(self._parts):
-            assert isinstance(part, ReversibleTransformation)
-            graph_module = part._run_reverse(graph_module)
+        try:
+            for part in reversed(self._parts):
+                assert isinstance(part, ReversibleTransformation)
+                graph_module = part._run_reverse(graph_module)
+        except BaseException:
+            graph_module.recompile()  # for what was taken back
+            raise
         return graph_module
 
     def _has_own_reverse(self) -> bool:
@@ -415,7 +434,7 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
         if what is None:
             return graph_module
         raise _core.Error(f"no live step matches '{what}'; the history is empty")
-    with journal.lock:
+    with journal.at_work(graph_module):
         journal.read(graph_module)
         if what is None:
             steps = [step.id for step in journal.by_refx()]
@@ -423,7 +442,6 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
             what = what.id if isinstance(what, Step) else what
             steps = journal.mirror.select(str(what))
         journal.reverse(graph_module, steps, dependents, discard_changes)
-        journal.drop_if_done(graph_module)
     return _finish(graph_module, lint_and_recompile)
 
 

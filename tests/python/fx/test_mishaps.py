@@ -1,0 +1,396 @@
+"""What goes wrong half-way, and what others do to a GraphModule: nothing is lost or left half-done."""
+
+import collections
+import copy
+import gc
+import operator
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import refx
+import refx.fx
+from kit import Snapshot, trace
+from refx.fx import MergeLinears, ReversibleTransformation, Transformation, compose
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+        self.scale = 1.0
+
+    def forward(self, x):
+        return self.q(x) + self.k(x) * self.v(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.act = Block(), nn.ReLU()
+
+    def forward(self, x):
+        return self.act(self.block(x))
+
+
+X = torch.randn(2, 4)
+
+
+def traced(model=None):
+    return trace((model or Net()).eval())
+
+
+def find(gm, target):
+    return next(node for node in gm.graph.nodes if node.target == target)
+
+
+class Twice(ReversibleTransformation):
+    """Adds the result to itself."""
+
+    def transform(self, gm):
+        act = find(gm, "act")
+        with gm.graph.inserting_after(act):
+            double = gm.graph.call_function(torch.add, (act, act))
+        act.replace_all_uses_with(double, delete_user_cb=lambda user: user is not double)
+        return gm
+
+
+# ---- others ----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_was_moved():
+    gm = traced()
+    expected = gm(X)
+    MergeLinears()(gm)
+    slices = [node for node in gm.graph.nodes if node.target is operator.getitem]
+    slices[-1].append(slices[0])  # behind the others, which nothing minds
+    gm.graph.lint()
+    gm.recompile()
+    torch.testing.assert_close(gm(X), expected)
+    assert len(refx.fx.log(gm)) == 1
+    Twice()(gm)
+    Twice()(gm, reverse=True)
+    torch.testing.assert_close(gm(X), expected)
+    with pytest.raises(refx.Error, match="changed since by others"):
+        MergeLinears()(gm, reverse=True)
+    torch.testing.assert_close(gm(X), expected)
+
+
+def test_a_transformation_that_moves_a_node():
+    class Move(ReversibleTransformation):
+        def transform(self, gm):
+            find(gm, "block.v").append(find(gm, "block.q"))
+            return gm
+
+    gm = traced()
+    before = Snapshot(gm)
+    Move()(gm)
+    assert [step.transformation for step in refx.fx.log(gm)] == ["Move"]
+    Move()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_marks_that_are_no_marks():
+    gm = traced()
+    for value in ("abc", ["abc"], 3, (1, 2)):
+        find(gm, "act").meta["refx"] = value
+        MergeLinears()(gm)
+        MergeLinears()(gm, reverse=True)
+
+
+def test_metadata_that_nodes_share():
+    gm = traced()
+    find(gm, "act").meta = find(gm, "block.q").meta
+    MergeLinears()(gm)
+    assert [step.transformation for step in refx.fx.log(gm)] == ["merge-linears"]
+    assert refx.fx.bisect(gm, lambda form: True) is not None
+    MergeLinears()(gm, reverse=True)
+    assert "refx" not in find(gm, "act").meta
+
+
+def test_a_pattern_does_not_find_what_others_did():
+    gm = traced()
+    MergeLinears()(gm)
+    act = find(gm, "act")
+    with gm.graph.inserting_after(act):
+        neg = gm.graph.call_function(torch.neg, (act,))
+    act.replace_all_uses_with(neg, delete_user_cb=lambda user: user is not neg)
+    gm.recompile()
+    refx.fx.reverse(gm, "*")
+    assert not refx.fx.log(gm)
+    find(gm, "block.q")
+
+
+def test_what_was_set_on_a_container_stays():
+    model = Net()
+    gm = torch.fx.GraphModule(model, torch.fx.Tracer().trace(model))
+    MergeLinears()(gm)
+    gm.block.note = "mine"
+    MergeLinears()(gm, reverse=True)
+    assert gm.block.note == "mine" and not hasattr(model.block, "note")
+
+
+def test_a_module_inside_itself_is_an_error():
+    gm = traced()
+    gm.block._modules["me"] = gm.block
+    with pytest.raises(RecursionError):
+        MergeLinears()(gm)
+
+
+def test_a_scripted_module_is_left_alone():
+    class Scripted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block, self.act = Block(), torch.jit.script(nn.ReLU())
+
+        def forward(self, x):
+            return self.act(self.block(x))
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, m, name):
+            return isinstance(m, torch.jit.ScriptModule) or super().is_leaf_module(m, name)
+
+    model = Scripted().eval()
+    gm = torch.fx.GraphModule(model, Tracer().trace(model))
+    names = [node.name for node in gm.graph.nodes]
+    MergeLinears()(gm)
+    torch.testing.assert_close(gm(X), model(X))
+    MergeLinears()(gm, reverse=True)
+    assert [node.name for node in gm.graph.nodes] == names and gm.block.q is model.block.q
+
+
+def test_names_after_a_pickle_do_not_clash():
+    class Muls(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x):
+            return self.block(x * 2) * 3 * 4
+
+    gm = traced(Muls())
+    gm.graph.erase_node(gm.graph.call_function(torch.mul, (find(gm, "block.q"), 2)))
+    MergeLinears()(gm)
+    gm = pickle.loads(pickle.dumps(gm))
+    MergeLinears()(gm, reverse=True)
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    with gm.graph.inserting_before(output):
+        for _ in range(4):
+            output.args = (gm.graph.call_function(torch.mul, (output.args[0], 2)),)
+    gm.graph.lint()
+    assert len({node.name for node in gm.graph.nodes}) == len(list(gm.graph.nodes))
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+def test_equal_is_not_the_same():
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    a = graph.call_function(torch.add, (x, 1), {"out": Pair(2, 0.0)})
+    b = graph.call_function(torch.add, (a, 1), {"out": Pair(2.0, -0.0)})
+    graph.output(b)
+    gm = torch.fx.GraphModule(nn.Module(), graph)
+
+    class Drop(ReversibleTransformation):
+        def transform(self, gm):
+            for node in gm.graph.nodes:
+                node.kwargs = {}
+            return gm
+
+    Drop()(gm, lint_and_recompile=False)
+    Drop()(gm, lint_and_recompile=False, reverse=True)
+    found = [repr(node.kwargs["out"]) for node in gm.graph.nodes if node.kwargs]
+    assert found == ["Pair(a=2, b=0.0)", "Pair(a=2.0, b=-0.0)"]
+
+
+# ---- errors ----------------------------------------------------------------------------------------
+
+
+def test_a_hook_that_raises():
+    gm = traced()
+    before = Snapshot(gm)
+
+    def hook(node):
+        raise KeyError(node.name)
+
+    gm._register_create_node_hook(hook)
+    with pytest.raises(KeyError):
+        MergeLinears()(gm)
+    gm._unregister_create_node_hook(hook)
+    before.assert_equals(Snapshot(gm))
+    assert len(gm.graph.nodes) == len(list(gm.graph.nodes))
+
+    MergeLinears()(gm)
+    gm._register_erase_node_hook(hook)
+    with pytest.raises(KeyError):
+        MergeLinears()(gm, reverse=True)
+    gm._unregister_erase_node_hook(hook)
+    before.assert_equals(Snapshot(gm))  # there was no way back
+    assert len(gm.graph.nodes) == len(list(gm.graph.nodes))
+
+
+def test_a_graph_that_cannot_be_read_is_read_once_it_is_mended():
+    gm = traced()
+    act = find(gm, "act")
+    act.target = "gone"
+    with pytest.raises(refx.Error, match="gone"):
+        MergeLinears()(gm)
+    assert "refx" not in gm.meta and "_refx" not in vars(gm)
+    act.target = "act"
+    MergeLinears()(gm)
+    assert len(refx.fx.log(gm)) == 1
+
+
+class Fails(Transformation):
+    def transform(self, gm):
+        raise ValueError("mine")
+
+
+def test_a_composition_that_fails():
+    gm = traced()
+    before = Snapshot(gm)
+    with pytest.raises(ValueError, match="mine"):
+        compose(MergeLinears(), Twice(), Fails())(gm)
+    before.assert_equals(Snapshot(gm))
+    gm(X)
+
+
+def test_a_transformation_of_several_that_fails():
+    class Several(Transformation):
+        def transform(self, gm):
+            Twice()(gm)
+            MergeLinears()(gm)
+            raise ValueError("mine")
+
+    gm = traced()
+    before = Snapshot(gm)
+    with pytest.raises(ValueError, match="mine"):
+        Several()(gm)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_a_transformation_around_one_that_finds_nothing():
+    class Around(ReversibleTransformation):
+        def transform(self, gm):
+            refx.fx.FuseBatchNorm2dInConv2d()(gm)
+            return Twice().transform(gm)
+
+    gm = traced()
+    before = Snapshot(gm)
+    Around()(gm)
+    assert len(refx.fx.log(gm)) == 1
+    Around()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_another_graph_and_then_an_error():
+    class Replaces(Transformation):
+        def transform(self, gm):
+            gm.graph = copy.deepcopy(gm.graph)
+            raise ValueError("mine")
+
+    gm = traced()
+    MergeLinears()(gm)
+    before = Snapshot(gm)
+    with pytest.raises(ValueError, match="mine"):
+        Replaces()(gm)
+    before.assert_equals(Snapshot(gm))
+    MergeLinears()(gm, reverse=True)
+
+
+# ---- modules and tensors ---------------------------------------------------------------------------
+
+
+class Loud(nn.Linear):
+    pass
+
+
+class MakeLoud(ReversibleTransformation):
+    """Another class around the same parameters."""
+
+    def transform(self, gm):
+        loud = Loud(4, 4)
+        loud.weight, loud.bias = gm.act.weight, gm.act.bias
+        gm.act = loud
+        return gm
+
+
+def test_a_module_that_was_replaced_returns_after_other_steps():
+    model = Net()
+    model.act = nn.Linear(4, 4)
+    gm = traced(model)
+    before = Snapshot(gm)
+    MakeLoud()(gm)
+    MergeLinears()(gm)
+    MergeLinears()(gm, reverse=True)
+    MakeLoud()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_a_transformation_that_changes_a_dtype():
+    class Double(ReversibleTransformation):
+        def transform(self, gm):
+            gm.act = copy.deepcopy(gm.act).double()
+            return gm
+
+    model = Net()
+    model.act = nn.Linear(4, 4)
+    gm = traced(model)
+    before = Snapshot(gm)
+    Double()(gm)
+    assert gm.act.weight.dtype == torch.double and len(refx.fx.log(gm)) == 1
+    Double()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_another_device_is_not_another_dtype():
+    class Renew(ReversibleTransformation):
+        def transform(self, gm):
+            gm.block = copy.deepcopy(gm.block)
+            gm.act = copy.deepcopy(gm.act)
+            return gm
+
+    model = Net()
+    model.block.v.double()
+    model.act = nn.BatchNorm1d(4)
+    gm = traced(model)
+    dtypes = {name: t.dtype for name, t in gm.state_dict().items()}
+    Renew()(gm)
+    gm.to("meta")
+    Renew()(gm, reverse=True)
+    assert {name: t.dtype for name, t in gm.state_dict().items()} == dtypes
+    assert all(t.is_meta for t in gm.state_dict().values())
+
+
+def test_a_derived_class_knows_its_nodes():
+    class Mine(MergeLinears):
+        pass
+
+    gm = traced()
+    Mine()(gm)
+    assert len(Mine().get_transformed_nodes(gm)) == 3
+    Mine()(gm, reverse=True)
+    assert not Mine().get_transformed_nodes(gm)
+
+
+def test_nothing_is_kept_after_many_cycles():
+    def alive():
+        gc.collect()
+        objects = gc.get_objects()
+        kinds = (nn.Module, torch.Tensor, dict, list, tuple, set)
+        nodes = sum(isinstance(thing, torch.fx.Node) for thing in objects)
+        # torch.fx remembers the name of every node that there ever was, and so the node.
+        return sum(isinstance(thing, kinds) for thing in objects) - 10 * nodes
+
+    gm = traced()
+    for _ in range(3):
+        MergeLinears()(gm)
+        MergeLinears()(gm, reverse=True)
+    count = alive()
+    for _ in range(10):
+        MergeLinears()(gm)
+        MergeLinears()(gm, reverse=True)
+    assert alive() < count + 10
