@@ -99,6 +99,7 @@ void bind_mirror(py::module_& m) {
              return touched;
            })
       .def("follow", &follow)
+      .def("restore", &restore)
       .def_static("restore_containers", &restore_containers)
       .def("select",
            [](const Mirror& self, const std::string& what) {

@@ -91,7 +91,9 @@ struct ToPython {
   py::object operator()(bool v) const { return py::bool_(v); }
   py::object operator()(std::int64_t v) const { return py::int_(v); }
   py::object operator()(double v) const { return py::float_(v); }
-  py::object operator()(std::complex<double> v) const { return py::cast(v); }
+  py::object operator()(std::complex<double> v) const {
+    return py::reinterpret_steal<py::object>(PyComplex_FromDoubles(v.real(), v.imag()));
+  }
   py::object operator()(const std::string& v) const { return py::str(v); }
   py::object operator()(c10::ScalarType v) const { return py::cast(v); }
   py::object operator()(c10::Device v) const { return py::cast(v); }

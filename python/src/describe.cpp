@@ -124,10 +124,10 @@ std::string why_custom(const py::dict& attributes, bool rewritten) {
       return "has hooks";
   static PyObject* forward = PyUnicode_InternFromString("forward");
   if (member(attributes, forward)) return "has a forward of its own";
-  if (!rewritten) return "";
   const Fx& fx = Fx::get();
   if (PyObject* children = table(attributes, fx.modules); children && PyDict_GET_SIZE(children) > 0)
     return "has modules inside it";
+  if (!rewritten) return "";
   for (PyObject* tensors : {table(attributes, fx.parameters), table(attributes, fx.buffers)}) {
     if (!tensors) continue;
     PyObject *name = nullptr, *tensor = nullptr;

@@ -81,6 +81,9 @@ class Mirror {
 void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched,
             bool hooks);
 
+// Likewise, but from whatever somebody made of it; `touched` are the objects of steps that were reversed.
+void restore(const Mirror& mirror, py::handle owner, py::handle graph_module, Touched touched);
+
 // Puts containers back that were copied, where the copies now hold what they held.
 void restore_containers(py::handle owner, py::handle graph_module);
 

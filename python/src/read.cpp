@@ -174,6 +174,8 @@ class Reader {
     if (auto called = called_.find(path); called != called_.end()) {
       modules_.push_back({path, module.ptr(), outer});
       outer = *called;
+    } else if (is_bare(attributes)) {  // so that its name is not given away
+      modules_.push_back({path, module.ptr(), outer});
     }
     PyObject *key = nullptr, *value = nullptr;
     if (PyObject* parameters = table(fx.parameters))
@@ -190,8 +192,19 @@ class Reader {
         if (value != Py_None) survey_module(value, below(key), outer);
   }
 
+  // Whether there is nothing in it.
+  static bool is_bare(const py::dict& attributes) {
+    const Fx& fx = Fx::get();
+    for (PyObject* name : {fx.parameters, fx.buffers, fx.modules})
+      if (PyObject* found = PyDict_GetItemWithError(attributes.ptr(), name);
+          !found || !PyDict_Check(found) || PyDict_GET_SIZE(found) > 0)
+        return false;
+    return true;
+  }
+
   void add_state(std::string name, StateKind kind, bool persistent, PyObject* tensor) {
     if (!THPVariable_Check(tensor) || !THPVariable_Unpack(tensor).defined()) return;
+    if (!THPVariable_CheckExact(tensor)) special_.insert(name);
     states_.push_back({std::move(name), kind, persistent, tensor});
   }
 
@@ -207,6 +220,7 @@ class Reader {
       const py::object value = tables_.owner.attr("attribute")(graph_module_, name);
       if (!THPVariable_Check(value.ptr())) continue;
       kept_.push_back(value);
+      if (!THPVariable_CheckExact(value.ptr())) special_.insert(name);
       constants.push_back({name, StateKind::constant, false, value.ptr()});
     }
     for (FoundState& constant : constants) states_.push_back(std::move(constant));
@@ -262,7 +276,8 @@ class Reader {
     const Fx& fx = Fx::get();
     Node node{.op = fx_node.op, .name = to_string(attr(fx_node.node, fx.name))};
     set_target(tables_, attr(fx_node.node, fx.target), node);
-    if (node.op == Opcode::get_attr && !model_.state().find(node.target)) {
+    if (node.op == Opcode::get_attr &&
+        (!model_.state().find(node.target) || special_.count(node.target))) {
       node.op = Opcode::call_function;
       node.target = std::string(kOpaqueAttr) + node.target;
     }
@@ -647,6 +662,7 @@ class Reader {
   std::unordered_set<std::string> called_;
   std::vector<std::string> attributes_;
   std::vector<FoundState> states_;
+  std::unordered_set<std::string> special_;  // tensors of a class of their own, which is not refx's to rewrite
   std::vector<FoundModule> modules_;
   std::vector<py::object> kept_;
   std::unordered_map<std::string, MetaPtr> metas_;

@@ -9,6 +9,7 @@ void follow_modules(const Mirror& mirror, const Tables& tables, py::handle graph
                     const Touched& touched);
 void follow_nodes(const Mirror& mirror, const Tables& tables, py::handle graph,
                   const std::vector<NodeId>& nodes, bool hooks);
+void restore_nodes(const Mirror& mirror, const Tables& tables, py::handle graph);
 
 // The C API, with exceptions.
 inline PyObject* intern(const char* text) { return PyUnicode_InternFromString(text); }

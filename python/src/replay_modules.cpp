@@ -169,15 +169,12 @@ class ModuleFollower {
     const Fx& fx = Fx::get();
     PyObject* const tables[] = {fx.parameters, fx.buffers, fx.modules};
     const py::object key = owned(PyTuple_Pack(2, text(path).ptr(), tables[kind]));
-    if (PyObject* found = find(order_, key)) {
-      order = py::reinterpret_borrow<py::object>(found);
-    } else {
-      order = py::dict();
-      PyObject *name = nullptr, *value = nullptr;
-      for (Py_ssize_t at = 0; PyDict_Next(container.table(kind), &at, &name, &value);)
-        check(PyDict_SetItem(order.ptr(), name, Py_None));
-      check(PyDict_SetItem(order_.ptr(), key.ptr(), order.ptr()));
-    }
+    PyObject* found = find(order_, key);
+    order = found ? py::reinterpret_borrow<py::object>(found) : py::dict();
+    if (!found) check(PyDict_SetItem(order_.ptr(), key.ptr(), order.ptr()));
+    PyObject *name = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(container.table(kind), &at, &name, &value);)
+      if (!PyDict_SetDefault(order.ptr(), name, Py_None)) throw py::error_already_set();
     return order.ptr();
   }
 
@@ -192,7 +189,13 @@ class ModuleFollower {
       else
         check(PyDict_SetItem(order, key.ptr(), Py_None));
     }
-    check(PyDict_SetItem(names, key.ptr(), value.ptr()));
+    set_item(names, key, value);
+  }
+
+  // A table may be an OrderedDict, which keeps its order beside the dictionary that it is.
+  static void set_item(PyObject* table, py::handle key, py::handle value) {
+    check(PyDict_CheckExact(table) ? PyDict_SetItem(table, key.ptr(), value.ptr())
+                                   : PyObject_SetItem(table, key.ptr(), value.ptr()));
   }
 
   void put(std::string_view path, TableKind kind, py::handle value) {
@@ -205,7 +208,7 @@ class ModuleFollower {
     Container& above = container(parent);
     const py::object key = text(name);
     order_of(parent, above, kind);
-    if (PyObject* names = above.table(kind); find(names, key)) check(PyDict_DelItem(names, key.ptr()));
+    if (PyObject* names = above.table(kind); find(names, key)) check(PyObject_DelItem(names, key.ptr()));
     if (made_.size() == 0 || !made_.contains(text(parent)) || !above.is_empty()) return;
     made_.attr("discard")(text(parent));
     forget_container(parent);
@@ -220,12 +223,12 @@ class ModuleFollower {
 
   static void sort(PyObject* names, PyObject* order) {
     const py::object all = owned(PyDict_Copy(names));
-    PyDict_Clear(names);
+    py::handle(names).attr("clear")();
     PyObject *name = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(order, &at, &name, &value);)
-      if (PyObject* found = find(all, name)) check(PyDict_SetItem(names, name, found));
+      if (PyObject* found = find(all, name)) set_item(names, name, found);
     for (Py_ssize_t at = 0; PyDict_Next(all.ptr(), &at, &name, &value);)
-      if (!find(names, name)) check(PyDict_SetItem(names, name, value));
+      if (!find(names, name)) set_item(names, name, value);
   }
 
   // ---- modules -----------------------------------------------------------------------------------
@@ -429,6 +432,15 @@ void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, con
   const Tables tables(owner);
   follow_modules(mirror, tables, graph_module, touched);
   follow_nodes(mirror, tables, graph_module.attr("graph"), touched.nodes, hooks);
+}
+
+void restore(const Mirror& mirror, py::handle owner, py::handle graph_module, Touched touched) {
+  const Tables tables(owner);
+  const Model& model = mirror.model();
+  for (ModuleId id : model.modules()) touched.modules.emplace_back(id, model.modules()[id].name);
+  for (StateId id : model.state()) touched.states.emplace_back(id, model.state()[id].name);
+  follow_modules(mirror, tables, graph_module, touched);
+  restore_nodes(mirror, tables, graph_module.attr("graph"));
 }
 
 }  // namespace refx::python

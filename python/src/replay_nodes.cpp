@@ -79,6 +79,27 @@ class NodeFollower {
     for (auto it = erased.rbegin(); it != erased.rend(); ++it) erase(*it);  // users first
   }
 
+  // Whatever somebody did to the graph, it becomes what the library has.
+  void restore() {
+    const Fx& fx = Fx::get();
+    for (NodeId id : graph_) {
+      py::object node = known(id);
+      if (!node.is_none() && attr(node, Inner::get().erased).ptr() == Py_True)
+        PyDict_DelItem(tables_.ids.ptr(), node.ptr());  // so that it is put in again
+      PyErr_Clear();
+      write(id, graph_[id]);
+      node = known(id);
+      if (!attr(root_, fx.prev).is(node)) call(Inner::get().prepend, root_, node);  // at the end
+    }
+    // What is not the library's is now in front.
+    std::vector<py::object> others;
+    const NodeId first = graph_.first();
+    const py::object end = first ? known(first) : root_;
+    for (py::object node = attr(root_, fx.next); !node.is(end); node = attr(node, fx.next))
+      others.push_back(node);
+    for (auto it = others.rbegin(); it != others.rend(); ++it) take_out(*it);
+  }
+
  private:
   py::object known(NodeId id) const {
     if (id.value >= tables_.nodes.size()) return py::none();
@@ -144,7 +165,10 @@ class NodeFollower {
       marks_ = py::tuple(py::cast(marks));
       last_marks_ = marks;
     }
-    check(PyDict_SetItem(meta.ptr(), name, marks_.ptr()));
+    PyObject* now = PyDict_GetItemWithError(meta.ptr(), name);
+    if (!now || PyObject_RichCompareBool(now, marks_.ptr(), Py_EQ) != 1)
+      check(PyDict_SetItem(meta.ptr(), name, marks_.ptr()));
+    PyErr_Clear();
   }
 
   // Puts a node that is new, or was erased, or was moved, where the library has it.
@@ -239,7 +263,6 @@ class NodeFollower {
   }
 
   void erase(NodeId id) {
-    const Inner& inner = Inner::get();
     const py::object node = known(id);
     if (node.is_none() || !is_in_graph(id, node)) return;
     if (PyObject_Size(attr(node, Fx::get().users).ptr()) != 0)
@@ -247,13 +270,19 @@ class NodeFollower {
                           "' is erased but still used");
     if (erase_hooks_ && !erase_hooks_.is_none())
       for (py::handle hook : erase_hooks_) hook(node);
+    take_out(node);
+    set_marks(attr(node, Fx::get().meta), {});
+  }
+
+  void take_out(const py::object& node) {
+    const Inner& inner = Inner::get();
     unlist(node);
     call(inner.remove, node);
     set(node, inner.erased, Py_True);
     --grown_;
     call(inner.update, node, py::tuple(), py::dict());
-    check(PyDict_DelItem(tables_.ids.ptr(), node.ptr()));
-    set_marks(attr(node, Fx::get().meta), {});
+    if (PyDict_Contains(tables_.ids.ptr(), node.ptr()) == 1)
+      check(PyDict_DelItem(tables_.ids.ptr(), node.ptr()));
   }
 
   void count() {
@@ -278,6 +307,10 @@ class NodeFollower {
 void follow_nodes(const Mirror& mirror, const Tables& tables, py::handle graph,
                   const std::vector<NodeId>& nodes, bool hooks) {
   NodeFollower(mirror, tables, graph, hooks).run(nodes);
+}
+
+void restore_nodes(const Mirror& mirror, const Tables& tables, py::handle graph) {
+  NodeFollower(mirror, tables, graph, false).restore();
 }
 
 }  // namespace refx::python

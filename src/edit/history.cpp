@@ -74,6 +74,15 @@ const Node* node_after(const Edit& edit) {
   return change ? change->after.get() : nullptr;
 }
 
+// Whether the step put in a node that refers to the object.
+bool comes_to_use(const Step& step, ObjectKey object) {
+  bool found = false;
+  for (const Edit& edit : step.edits)
+    if (const auto* change = std::get_if<Change<Node>>(&edit); change && !change->before)
+      for_each_reference(*change->after, [&](ObjectKey used) { found |= used == object; });
+  return found;
+}
+
 }  // namespace
 
 void History::Index::add(const Step& step) {
@@ -149,7 +158,17 @@ std::vector<StepId> History::dependents(const Model& model, StepId id) const {
   for (const Edit& edit : (*this)[id].edits) {
     for_each_write(edit, [&](ObjectKey object, bool) { collect(writers, object, false); });
     const auto* change = std::get_if<Change<Node>>(&edit);
-    if (!change) continue;
+    if (!change) {
+      // Who came to use a tensor or a module relies on what this step made of it.
+      for_each_write(edit, [&](ObjectKey object, bool) {
+        auto it = readers.find(object);
+        if (it == readers.end()) return;
+        for (const Access& access : it->second)
+          if (access.step > id && comes_to_use((*this)[access.step], object))
+            found.push_back(access.step);
+      });
+      continue;
+    }
     if (!change->before) {
       collect(readers, key_of(change->id), false);
       continue;

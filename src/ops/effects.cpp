@@ -53,14 +53,28 @@ Effect effect_of_operator(const std::string& name, const std::string* overload) 
   return it == by_name->end() ? kWorst : it->second;
 }
 
-// Operators that may hand an argument through without saying so.
+// Operators that may hand an argument, or a view of it, through without saying so.
 bool may_pass_through(std::string_view name) {
-  return name.find("dropout") != name.npos || name == "contiguous" || name == "to" ||
-         name == "detach" || name == "getitem" || name == "getattr" || name == "__getitem__";
+  static constexpr std::array<std::string_view, 28> kNames = {
+      "contiguous",    "to",           "detach",       "getitem",
+      "getattr",       "__getitem__",  "pos",          "__pos__",
+      "positive",      "atleast_1d",   "atleast_2d",   "atleast_3d",
+      "einsum",        "dequantize",   "unsafe_chunk", "unsafe_split",
+      "conj_physical", "sum_to_size",  "to_dense",     "type_as",
+      "resize",        "resize_as",    "type",         "broadcast_tensors",
+      "meshgrid",      "resolve_conj", "resolve_neg",  "unsafe_split_with_sizes"};
+  return name.find("dropout") != name.npos || name.starts_with("_cast_") ||
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
 bool given(const Arg* arg) { return arg && !arg->is<None>(); }
-bool is_true(const Arg* arg) { return arg && arg->get<bool>() && *arg->get<bool>(); }
+// Python takes numbers for truth values, and a value that is computed may be anything.
+bool may_be_true(const Arg* arg) {
+  if (!given(arg)) return false;
+  if (const bool* truth = arg->get<bool>()) return *truth;
+  const auto* number = arg->get<std::int64_t>();
+  return !number || *number != 0;
+}
 
 // Where a function of torch.nn.functional takes `inplace`; 0: nowhere.
 std::size_t inplace_position(std::string_view target) {
@@ -78,7 +92,16 @@ std::size_t inplace_position(std::string_view target) {
 
 bool is_in_place(const Node& node) {
   const std::size_t position = inplace_position(node.target);
-  return is_true(argument(node, position ? position : node.args.size(), "inplace"));
+  return may_be_true(argument(node, position ? position : node.args.size(), "inplace"));
+}
+
+// Normalisation in training mode writes its statistics, which no schema says.
+bool writes_statistics(const Node& node) {
+  if (node.target.ends_with("batch_norm") || node.target.find("batch_norm.") != node.target.npos)
+    return may_be_true(argument(node, 5, "training"));
+  if (node.target.ends_with("instance_norm"))
+    return given(argument(node, 1, "running_mean")) || given(argument(node, 2, "running_var"));
+  return false;
 }
 
 // Python's own functions may hand an argument through, but write none.
@@ -94,10 +117,11 @@ Effect effect_of_module(const Model& model, const Node& node) {
   if (!id) return kWorst;
   const Module& module = model.modules()[id];
   if (!module.custom.empty() || !module.type.starts_with("torch.nn.")) return kWorst;
-  if (is_true(parameter(module, "inplace"))) return kInPlace;
-  static constexpr std::array<std::string_view, 8> kViews = {
-      "torch.nn.Identity",  "torch.nn.Flatten",   "torch.nn.Unflatten", "torch.nn.Dropout",
-      "torch.nn.Dropout1d", "torch.nn.Dropout2d", "torch.nn.Dropout3d", "torch.nn.AlphaDropout"};
+  if (may_be_true(parameter(module, "inplace"))) return kInPlace;
+  static constexpr std::array<std::string_view, 9> kViews = {
+      "torch.nn.Identity",  "torch.nn.Flatten",      "torch.nn.Unflatten",
+      "torch.nn.Dropout",   "torch.nn.Dropout1d",    "torch.nn.Dropout2d",
+      "torch.nn.Dropout3d", "torch.nn.AlphaDropout", "torch.nn.FeatureAlphaDropout"};
   return std::find(kViews.begin(), kViews.end(), module.type) != kViews.end() ? kView : kPure;
 }
 
@@ -115,6 +139,7 @@ Effect effect_of_python(std::string_view target, std::string_view name) {
 Effect effect_of_function(const Node& node, std::string_view name) {
   if (node.target.starts_with("operator.") || node.target.starts_with("math."))
     return effect_of_python(node.target, name);
+  if (node.target.starts_with("torch.nn.init.")) return kInPlace;
   if (node.target.starts_with("builtins.") || node.target.find('.') == node.target.npos)
     return is_builtin(name) ? kView : kWorst;
   if (const auto parts = operator_target(node.target)) {
@@ -139,6 +164,7 @@ Effect effect_of(const Model& model, const Node& node) {
   if (node.op == Opcode::call_module) return effect_of_module(model, node);
   if (node.op != Opcode::call_function && node.op != Opcode::call_method) return kPure;
   if (is_in_place(node)) return kInPlace;
+  if (writes_statistics(node)) return kWorst;
   if (given(argument(node, node.args.size(), "out"))) return kWorst;
   // Schemas are looked up once per target.
   static std::mutex mutex;

@@ -29,8 +29,16 @@ bool is_mutated(const Model& model, std::string_view state) {
                      [&](const Mutation& mutation) { return mutation.target == state; });
 }
 
+std::string_view called_owner(const Model& model, std::string_view state) {
+  for (auto dot = state.rfind('.'); dot != state.npos && dot > 0; dot = state.rfind('.', dot - 1))
+    if (model.graph().num_callers(state.substr(0, dot)) > 0) return state.substr(0, dot);
+  return {};
+}
+
 std::string why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
+  if (param.node && !called_owner(model, entry.name).empty())
+    return fmt::format("'{}' is used in more than one place", entry.name);
   const std::size_t readers = model.graph().num_readers(entry.name);
   if (readers > (param.node ? 1u : 0u) || (param.node && model.graph().num_users(param.node) > 1))
     return fmt::format("'{}' is used in more than one place", entry.name);

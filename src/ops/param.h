@@ -23,6 +23,8 @@ at::Tensor tensor_of(const Model& model, const Param& param);
 
 // Whether running the model writes a new value into the state entry.
 bool is_mutated(const Model& model, std::string_view state);
+// The path of a module that is called and that the state entry is part of; empty if there is none.
+std::string_view called_owner(const Model& model, std::string_view state);
 // Why the tensor cannot be replaced or dropped together with its one user; empty if it can.
 std::string why_shared(const Model& model, const Param& param);
 // Why its values cannot be computed with; empty if they can.

@@ -57,7 +57,7 @@ class Journal:
         journal = graph_module.__dict__.get(_ATTRIBUTE)
         if journal is None:
             journal = graph_module.meta.get(_KEY) if hasattr(graph_module, "meta") else None
-        if journal is None:
+        if not isinstance(journal, Journal):
             return None
         if journal.graph is not None and journal.graph is not graph_module.graph:
             # The GraphModule got another graph: the nodes are to be found again.
@@ -153,14 +153,14 @@ class Journal:
             kept.append(module)
 
     def called_modules(self, graph_module: GraphModule) -> dict[str, torch.nn.Module]:
-        """The modules by path, before somebody's code runs; notes the order of all names too."""
+        """Those modules by path, and those that hold no others; notes the order of all names too."""
         for path, module in graph_module.named_modules(remove_duplicate=False):
             for table in ("_parameters", "_buffers", "_modules"):
                 if (path, table) not in self.order:
                     self.order[path, table] = dict.fromkeys(getattr(module, table))
         called = {node.target for node in graph_module.graph.nodes if node.op == "call_module"}
         return {path: module for path, module in graph_module.named_modules(remove_duplicate=False)
-                if path in called}
+                if path in called or not module._modules}
 
     def keep_displaced(self, graph_module: GraphModule, before: dict[str, torch.nn.Module]) -> None:
         """Keeps the modules that somebody's code took away or replaced."""
@@ -174,18 +174,28 @@ class Journal:
 
     def undo_since(self, graph_module: GraphModule, steps: list[int]) -> None:
         """Takes back every step but these."""
-        newer = [step for step in self.step_ids() if step not in set(steps)]
-        self.reverse(graph_module, newer, dependents="cascade", discard_changes=True)
+        self.reverse(graph_module, self._newer(steps), dependents="cascade", discard_changes=True)
         graph_module.recompile()  # one of them may have done that
+
+    def _newer(self, steps: list[int]) -> list[int]:
+        known = set(steps)
+        return [step for step in self.step_ids() if step not in known]
 
     def undo_author(self, graph_module: GraphModule, before: dict[str, torch.nn.Module],
                     steps: list[int]) -> None:
         """Takes back what somebody's code did before it failed; `steps` were there before."""
         if self.graph is not None and graph_module.graph is not self.graph:
             graph_module.graph = self.graph
-        self.read(graph_module)
-        self.keep_displaced(graph_module, before)
-        self.undo_since(graph_module, steps)
+        try:
+            self.read(graph_module)
+        except _core.Error:  # it is in no state to be read
+            touched = self.mirror.reverse(self._newer(steps), "cascade", True)
+            self.keep_displaced(graph_module, before)
+            self.mirror.restore(self, graph_module, touched)
+            graph_module.recompile()
+        else:
+            self.keep_displaced(graph_module, before)
+            self.undo_since(graph_module, steps)
 
     def drop_if_done(self, graph_module: GraphModule) -> None:
         """Without steps there is nothing to remember."""

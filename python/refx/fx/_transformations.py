@@ -216,7 +216,9 @@ class _BuiltIn(ReversibleTransformation):
         journal = _journal(graph_module)
         with journal.at_work(graph_module):
             journal.read(graph_module)
-            journal.apply(graph_module, self._name, self.signature)
+            # Inside somebody's transformation it is part of that one.
+            author = journal.author
+            journal.apply(graph_module, self._name, author[1] if author else self.signature)
         return graph_module
 
     def transformed(self, node: Node) -> bool:
@@ -439,7 +441,11 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
         if what is None:
             steps = [step.id for step in journal.by_refx()]
         else:
-            what = what.id if isinstance(what, Step) else what
+            if isinstance(what, Step):
+                own = next((step for step in journal.steps() if step.id == what.id), None)
+                if own is None or (own.transformation, own.site) != (what.transformation, what.site):
+                    raise _core.Error(f"{what} is not a live step of this GraphModule")
+                what = what.id
             steps = journal.mirror.select(str(what))
         journal.reverse(graph_module, steps, dependents, discard_changes)
     return _finish(graph_module, lint_and_recompile)

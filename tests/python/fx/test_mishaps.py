@@ -301,6 +301,46 @@ def test_another_graph_and_then_an_error():
     MergeLinears()(gm, reverse=True)
 
 
+def test_an_error_in_the_middle_of_an_edit():
+    class Half(Transformation):
+        def __init__(self, how):
+            self.how = how
+
+        def transform(self, gm):
+            act, q = find(gm, "act"), find(gm, "x")
+            if self.how == "module":
+                gm.delete_submodule("act")
+            elif self.how == "nodes":
+                with gm.graph.inserting_before(act):
+                    broken = gm.graph.call_module("act", (q,))
+                    broken.target = "nowhere"
+                    gm.graph.call_function(torch.neg, (broken,))
+                act.prepend(find(gm, "act").args[0])
+            elif self.how == "erased":
+                act.replace_all_uses_with(act.args[0])
+                gm.graph.erase_node(act)
+                gm.delete_submodule("act")
+            if self.how != "returns":
+                raise ValueError("mine")
+            act.target = "nowhere"
+            return gm
+
+    for how in ("module", "nodes", "erased", "returns"):
+        gm = traced()
+        before = Snapshot(gm)
+        with pytest.raises(refx.Error if how == "returns" else ValueError, match="nowhere|mine"):
+            Half(how)(gm)
+        before.assert_equals(Snapshot(gm))
+        assert len(gm.graph.nodes) == len(list(gm.graph.nodes))
+        MergeLinears()(gm)
+        again = Snapshot(gm)
+        with pytest.raises(ValueError, match="nowhere|mine"):
+            Half(how)(gm)
+        again.assert_equals(Snapshot(gm))
+        MergeLinears()(gm, reverse=True)
+        before.assert_equals(Snapshot(gm))
+
+
 # ---- modules and tensors ---------------------------------------------------------------------------
 
 
@@ -363,6 +403,130 @@ def test_another_device_is_not_another_dtype():
     Renew()(gm, reverse=True)
     assert {name: t.dtype for name, t in gm.state_dict().items()} == dtypes
     assert all(t.is_meta for t in gm.state_dict().values())
+
+
+def test_tables_that_are_ordered_dictionaries():
+    gm = traced()
+    gm.block.__dict__["_modules"] = collections.OrderedDict(gm.block._modules)
+    before = Snapshot(gm)
+    MergeLinears()(gm)
+    MergeLinears()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+    assert list(reversed(gm.block._modules)) == ["v", "k", "q"]
+
+
+def test_a_module_of_the_same_name():
+    gm = traced()
+    gm.block.add_module("q-k-v-merged", nn.ReLU())
+    before = Snapshot(gm)
+    MergeLinears()(gm)
+    MergeLinears()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_modules_that_are_not_called_return():
+    class Tidy(ReversibleTransformation):
+        def transform(self, gm):
+            gm.delete_all_unused_submodules()
+            return gm
+
+    gm = traced()
+    gm.spare = nn.Dropout(0.25)
+    before = Snapshot(gm)
+    Tidy()(gm)
+    assert not hasattr(gm, "spare")
+    Tidy()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_the_order_of_names_that_came_later():
+    gm = traced(nn.Sequential(nn.Linear(4, 4)))
+    refx.fx.FuseBiasInLinear()(gm)
+    gm.c, gm.d, gm.e = (nn.Linear(4, 4) for _ in range(3))
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    with gm.graph.inserting_before(output):
+        c, d = (gm.graph.call_module(name, output.args) for name in "cd")
+        output.args = ((d, gm.graph.call_module("e", (c,))),)
+    keys = list(gm.state_dict())
+    MergeLinears()(gm)
+    MergeLinears()(gm, reverse=True)
+    assert list(gm.state_dict()) == keys
+
+
+def test_a_tensor_class_of_its_own_is_left_alone():
+    class Special(torch.Tensor):
+        pass
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("c", torch.tensor(7.0).as_subclass(Special))
+
+        def forward(self, x):
+            return x / self.c
+
+    tracer = torch.fx.Tracer()
+    tracer.proxy_buffer_attributes = True
+    net = Net()
+    gm = torch.fx.GraphModule(net, tracer.trace(net))
+    refx.fx.ChangeTrueDivToMulByInverse()(gm)
+    assert type(gm(X)) is Special and not refx.fx.log(gm)
+
+
+def test_complex_arguments_come_back():
+    class Other(ReversibleTransformation):
+        def transform(self, gm):
+            for node in gm.graph.nodes:
+                if node.target is torch.mul:
+                    node.target = torch.div
+            return gm
+
+    gm = torch.fx.symbolic_trace(lambda x: torch.mul(x, 2j))
+    before = Snapshot(gm)
+    Other()(gm)
+    Other()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_what_others_came_to_use_is_not_changed_back():
+    net = nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1)).eval()
+    net[1].running_mean.fill_(3.0)
+    gm = traced(net)
+    refx.fx.FuseBatchNorm2dInConv2d()(gm)
+    x = next(iter(gm.graph.nodes))
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    conv = next(node for node in gm.graph.nodes if node.op == "call_module")
+    with gm.graph.inserting_before(output):
+        again = gm.graph.call_module(conv.target, (x,))
+    output.args = ((output.args[0], again),)
+    gm.recompile()
+    before = Snapshot(gm)
+    with pytest.raises(refx.Error, match="changed since by others"):
+        refx.fx.reverse(gm)
+    after = Snapshot(gm)
+    assert (after.nodes, after.keys) == (before.nodes, before.keys)
+
+
+def test_a_step_of_another_graph_module():
+    a, b = traced(), traced(nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1)))
+    MergeLinears()(a)
+    refx.fx.FuseBatchNorm2dInConv2d()(b)
+    with pytest.raises(refx.Error, match="not a live step"):
+        refx.fx.reverse(b, refx.fx.log(a)[0])
+    assert len(refx.fx.log(b)) == 1
+
+
+def test_a_transformation_made_of_others_is_reversed_as_one():
+    class Both(ReversibleTransformation):
+        def transform(self, gm):
+            MergeLinears()(gm)
+            return Twice().transform(gm)
+
+    gm = traced()
+    before = Snapshot(gm)
+    Both()(gm)
+    Both()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
 
 
 def test_a_derived_class_knows_its_nodes():
