@@ -145,6 +145,9 @@ class Reader {
   void attach(const std::vector<std::string>& names);
 
  private:
+  // Whether the node of the model does what that one does.
+  bool is_like(NodeId id, const FxNode& fx_node) const;
+
   // ---- what is there ----------------------------------------------------------------------------
 
   void survey_graph() {
@@ -684,34 +687,50 @@ class Reader {
   std::vector<Learnt> learnt_;
 };
 
+// torch.fx gives some nodes other names when it unpickles a graph, and others may have put nodes in.
 void Reader::attach(const std::vector<std::string>& names) {
   survey_graph();
-  std::vector<NodeId> ids(model_.graph().begin(), model_.graph().end());
+  const std::vector<NodeId> ids(model_.graph().begin(), model_.graph().end());
   tables_.grow(model_.graph().id_limit());
+  const std::size_t size = fx_nodes_.size();
   std::unordered_map<std::string_view, NodeId> by_name;
-  const bool by_position = ids.size() == fx_nodes_.size();
   for (std::size_t i = 0; i < ids.size() && i < names.size(); ++i) by_name.emplace(names[i], ids[i]);
-  std::unordered_set<std::uint32_t> taken;
-  for (std::size_t i = 0; i < fx_nodes_.size(); ++i) {
-    NodeId id;
-    if (by_position) {
-      id = ids[i];
-    } else {
-      const std::string name = to_string(attr(fx_nodes_[i].node, Fx::get().name));
-      if (auto it = by_name.find(name); it != by_name.end()) id = it->second;
-    }
-    if (!id || !taken.insert(id.value).second) continue;
-    const Node& node = model_.graph()[id];
-    const bool opaque =
-        node.target.starts_with(kOpaqueAttr) && fx_nodes_[i].op == Opcode::get_attr;
-    if (node.op != fx_nodes_[i].op && !opaque) continue;
-    set_id(fx_nodes_[i], id);
-    PyList_SetItem(tables_.nodes.ptr(), id.value, fx_nodes_[i].node.inc_ref().ptr());
-    // torch.fx drops metadata when it pickles.
-    if (!node.marks.empty())
-      attr(fx_nodes_[i].node, Fx::get().meta)[py::handle(Fx::get().marks)] =
-          py::tuple(py::cast(node.marks));
+
+  std::vector<NodeId> named(size), placed(size);  // by their names; from both ends of the graph
+  for (std::size_t i = 0; i < size; ++i) {
+    auto it = by_name.find(to_string(attr(fx_nodes_[i].node, Fx::get().name)));
+    if (it != by_name.end() && is_like(it->second, fx_nodes_[i])) named[i] = it->second;
   }
+  const std::size_t common = std::min(size, ids.size());
+  std::size_t front = 0, back = 0;
+  for (; front < common && is_like(ids[front], fx_nodes_[front]); ++front) placed[front] = ids[front];
+  for (; front + back < common && is_like(ids[ids.size() - 1 - back], fx_nodes_[size - 1 - back]); ++back)
+    placed[size - 1 - back] = ids[ids.size() - 1 - back];
+
+  const auto found = size - std::count(named.begin(), named.end(), NodeId{});
+  const bool by_names = ids.size() != size && found >= front + back;
+  IdSet<Node> taken;
+  for (const std::vector<NodeId>& chosen : {by_names ? named : placed, by_names ? placed : named})
+    for (std::size_t i = 0; i < size; ++i) {
+      const FxNode& fx_node = fx_nodes_[i];
+      const NodeId id = chosen[i];
+      if (!id || PyDict_Contains(tables_.ids.ptr(), fx_node.node.ptr()) == 1 || !taken.insert(id))
+        continue;
+      set_id(fx_node, id);
+      PyList_SetItem(tables_.nodes.ptr(), id.value, fx_node.node.inc_ref().ptr());
+      // torch.fx drops metadata when it pickles.
+      if (const auto& marks = model_.graph()[id].marks; !marks.empty())
+        attr(fx_node.node, Fx::get().meta)[py::handle(Fx::get().marks)] = py::tuple(py::cast(marks));
+    }
+}
+
+bool Reader::is_like(NodeId id, const FxNode& fx_node) const {
+  const Node& node = model_.graph()[id];
+  Node other{.op = fx_node.op};
+  set_target(tables_, attr(fx_node.node, Fx::get().target), other);
+  if (fx_node.op == Opcode::get_attr && node.target.starts_with(kOpaqueAttr))
+    return node.target.substr(kOpaqueAttr.size()) == other.target;
+  return node.op == other.op && (node.target == other.target || node.op == Opcode::output);
 }
 
 StepId Mirror::read(py::handle owner, py::handle graph_module, const Author& author) {

@@ -183,6 +183,32 @@ def test_names_after_a_pickle_do_not_clash():
     assert len({node.name for node in gm.graph.nodes}) == len(list(gm.graph.nodes))
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda gm: pickle.loads(pickle.dumps(gm))],
+                         ids=["deepcopy", "pickle"])
+def test_a_copy_that_others_change_before_it_is_used(copied):
+    gm = copied(MergeLinears()(traced()))
+    expected = gm(X)
+    act = find(gm, "act")
+    with gm.graph.inserting_after(act):
+        twice = gm.graph.call_function(torch.add, (act, act))
+    act.replace_all_uses_with(twice, delete_user_cb=lambda user: user is not twice)
+    gm.recompile()
+    refx.fx.reverse(gm)
+    find(gm, "block.q")
+    torch.testing.assert_close(gm(X), 2 * expected)
+
+
+def test_names_after_steps_and_a_pickle_are_unique():
+    gm = traced(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    fuse = refx.fx.FuseBiasInLinear()
+    fuse(gm)
+    refx.fx.reverse(gm, 1)
+    fuse(gm)
+    gm = pickle.loads(pickle.dumps(gm))
+    refx.fx.reverse(gm, 2)
+    fuse(gm)  # lints
+
+
 Pair = collections.namedtuple("Pair", "a b")
 
 
