@@ -177,7 +177,7 @@ class Reader {
     if (auto called = called_.find(path); called != called_.end()) {
       modules_.push_back({path, module.ptr(), outer});
       outer = *called;
-    } else if (is_bare(attributes)) {  // so that its name is not given away
+    } else if (!path.empty() && is_bare(attributes)) {  // so that its name is not given away
       modules_.push_back({path, module.ptr(), outer});
     }
     PyObject *key = nullptr, *value = nullptr;

@@ -241,7 +241,7 @@ class ModuleFollower {
         found && found != Py_None ? py::reinterpret_borrow<py::object>(found) : py::object();
     const ModuleId id = model_.modules().find(path);
     if (!id) {
-      if (!current) return;
+      if (!current || is_container(path, current)) return;
       keep(path, current);
       remove(path, kModules);
       forget_container(path);
@@ -252,6 +252,24 @@ class ModuleFollower {
     if (current) keep(path, current);
     put(path, kModules, module);
     forget_container(path);
+  }
+
+  // Whether the module only holds what the library has below that path.
+  bool is_container(std::string_view path, const py::object& module) {
+    const Container inside(module);
+    if (PyDict_GET_SIZE(inside.table(kParameters)) + PyDict_GET_SIZE(inside.table(kBuffers)) > 0)
+      return false;
+    if (!above_) {
+      above_.emplace();
+      for (ModuleId id : model_.modules()) add_above(model_.modules()[id].name);
+      for (StateId id : model_.state()) add_above(model_.state()[id].name);
+    }
+    return above_->count(std::string(path)) > 0;
+  }
+
+  void add_above(std::string_view path) {
+    for (path = split(path).first; !path.empty(); path = split(path).first)
+      if (!above_->emplace(path).second) return;
   }
 
   // Another module stands at that path.
@@ -391,6 +409,7 @@ class ModuleFollower {
   std::unordered_map<std::string, Container, Hash, std::equal_to<>> containers_;
   std::pair<const std::string, Container>* last_ = nullptr;  // of those, the last one asked for
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
+  std::optional<std::unordered_set<std::string>> above_;  // the paths that hold something
 };
 
 }  // namespace

@@ -153,7 +153,7 @@ class Journal:
             kept.append(module)
 
     def called_modules(self, graph_module: GraphModule) -> dict[str, torch.nn.Module]:
-        """Those modules by path, and those that hold no others; notes the order of all names too."""
+        """By path, with those that hold no others; notes the order of all names too."""
         for path, module in graph_module.named_modules(remove_duplicate=False):
             for table in ("_parameters", "_buffers", "_modules"):
                 if (path, table) not in self.order:
@@ -179,7 +179,7 @@ class Journal:
 
     def _newer(self, steps: list[int]) -> list[int]:
         known = set(steps)
-        return [step for step in self.step_ids() if step not in known]
+        return [step.id for step in self.by_refx() if step.id not in known]
 
     def undo_author(self, graph_module: GraphModule, before: dict[str, torch.nn.Module],
                     steps: list[int]) -> None:

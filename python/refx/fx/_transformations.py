@@ -225,12 +225,22 @@ class _BuiltIn(ReversibleTransformation):
         """Whether the node was transformed by this transformation."""
         if self.signature == self._name:
             return super().transformed(node)
-        # A class derived from one of these: the library marks what that one did.
         owner = node.graph.owning_module
-        journal = Journal.find(owner) if isinstance(owner, GraphModule) else None
-        return (journal is not None and self._name in node.meta.get(_MARKS, ())
-                and any(node in step.nodes for step in journal.steps()
-                        if step.signature == self.signature))
+        return isinstance(owner, GraphModule) and node in self._nodes(owner)
+
+    def get_transformed_nodes(self, graph_module: GraphModule) -> list[Node]:
+        """The nodes that were transformed by this transformation."""
+        if self.signature == self._name:
+            return super().get_transformed_nodes(graph_module)
+        nodes = self._nodes(graph_module)
+        return [node for node in graph_module.graph.nodes if node in nodes]
+
+    def _nodes(self, graph_module: GraphModule) -> set[Node]:
+        """Those of a derived class: what the library marks is what the class of the library did."""
+        journal = Journal.find(graph_module)
+        return {node for step in (journal.steps() if journal is not None else ())
+                if step.signature == self.signature
+                for node in step.nodes if self._name in node.meta.get(_MARKS, ())}
 
     def _run(self, graph_module: GraphModule) -> GraphModule:
         if type(self).transform is _BuiltIn.transform:

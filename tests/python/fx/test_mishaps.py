@@ -465,6 +465,48 @@ def test_modules_that_are_not_called_return():
     before.assert_equals(Snapshot(gm))
 
 
+@pytest.mark.parametrize("kind", [nn.Module, nn.ModuleDict])
+def test_a_container_that_was_empty_for_a_while(kind):
+    class Empty(ReversibleTransformation):
+        def transform(self, gm):
+            act = find(gm, "box.act")
+            act.replace_all_uses_with(act.args[0])
+            gm.graph.erase_node(act)
+            gm.delete_submodule("box.act")
+            return gm
+
+    gm = traced()
+    gm.box = kind()
+    gm.box.add_module("act", gm.act)
+    find(gm, "act").target = "box.act"
+    gm.delete_submodule("act")
+    gm.recompile()
+    before = Snapshot(gm)
+    expected = gm(X)
+    Empty()(gm)
+    assert not gm.box._modules
+    Empty()(gm, reverse=True)
+    torch.testing.assert_close(gm(X), expected)
+    after = Snapshot(gm)
+    assert (after.nodes, after.keys) == (before.nodes, before.keys)
+
+
+def test_a_graph_without_modules_gets_one():
+    class Add(ReversibleTransformation):
+        def transform(self, gm):
+            gm.act = nn.ReLU()
+            output = next(node for node in gm.graph.nodes if node.op == "output")
+            with gm.graph.inserting_before(output):
+                output.args = (gm.graph.call_module("act", output.args),)
+            return gm
+
+    gm = torch.fx.symbolic_trace(lambda x: x + 1)
+    before = Snapshot(gm)
+    Add()(gm)
+    Add()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
 def test_the_order_of_names_that_came_later():
     gm = traced(nn.Sequential(nn.Linear(4, 4)))
     refx.fx.FuseBiasInLinear()(gm)
