@@ -65,8 +65,8 @@ inline Model resnet50() {
     const NodeId mean = w.b.buffer(path + ".bn.running_mean", at::ones({out}));
     const NodeId var = w.b.buffer(path + ".bn.running_var", at::ones({out}));
     const NodeId conv = w.call("aten.conv2d.default", {x, weight});
-    const NodeId bn = w.call("aten.batch_norm.default",
-                             {conv, scale, shift, mean, var, false, 0.1, 1e-5, true});
+    const NodeId bn =
+        w.call("aten.batch_norm.default", {conv, scale, shift, mean, var, false, 0.1, 1e-5, true});
     x = w.call("aten.relu.default", {bn});
   };
   conv_bn(3, 64, 7);

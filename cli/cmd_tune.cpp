@@ -1,7 +1,5 @@
 // refx tune: the rewrites that pay on this machine and these inputs.
 
-#include "refx/tune.h"
-
 #include <fmt/format.h>
 
 #include <charconv>
@@ -13,6 +11,7 @@
 #include "progress.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
+#include "refx/tune.h"
 
 namespace refx::cli {
 

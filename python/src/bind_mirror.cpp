@@ -44,10 +44,10 @@ py::tuple find(const Mirror& mirror, const std::string& transformation) {
     findings = mirror.find(find_transformation(transformation));
   }
   py::list sites, refusals;
-  for (const Site& site : findings.sites) sites.append(py::make_tuple(site.name, numbers(site.nodes)));
+  for (const Site& site : findings.sites)
+    sites.append(py::make_tuple(site.name, numbers(site.nodes)));
   for (const Refusal& refusal : findings.refusals)
-    refusals.append(
-        py::make_tuple(refusal.site.name, numbers(refusal.site.nodes), refusal.reason));
+    refusals.append(py::make_tuple(refusal.site.name, numbers(refusal.site.nodes), refusal.reason));
   return py::make_tuple(sites, refusals);
 }
 
@@ -61,17 +61,19 @@ Dependents to_dependents(const std::string& text) {
 }
 
 void bind_mirror(py::module_& m) {
-  py::class_<Touched>(m, "Touched", "The objects that a change touched, for a GraphModule to follow.");
+  py::class_<Touched>(m, "Touched",
+                      "The objects that a change touched, for a GraphModule to follow.");
   py::class_<Mirror>(m, "Mirror", "What a torch.fx.GraphModule is to the library.")
       .def(py::init<>())
-      .def("read",
-           [](Mirror& self, py::handle owner, py::handle graph_module,
-              const std::string& transformation, const std::string& signature) {
-             const StepId id = self.read(owner, graph_module, {transformation, signature});
-             return id ? std::optional(id.value) : std::nullopt;
-           },
-           py::arg("owner"), py::arg("graph_module"), py::arg("transformation") = Mirror::kOthers,
-           py::arg("signature") = "")
+      .def(
+          "read",
+          [](Mirror& self, py::handle owner, py::handle graph_module,
+             const std::string& transformation, const std::string& signature) {
+            const StepId id = self.read(owner, graph_module, {transformation, signature});
+            return id ? std::optional(id.value) : std::nullopt;
+          },
+          py::arg("owner"), py::arg("graph_module"), py::arg("transformation") = Mirror::kOthers,
+          py::arg("signature") = "")
       .def("attach", &Mirror::attach)
       .def("bisect",
            [](const Mirror& self, const py::object& judge, const py::object& progress) {
@@ -88,16 +90,17 @@ void bind_mirror(py::module_& m) {
              }
              return std::pair(numbers(applied.steps), std::move(applied.touched));
            })
-      .def("reverse",
-           [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,
-              bool discard_changes) {
-             Touched touched;
-             {
-               const py::gil_scoped_release no_gil;
-               touched = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
-             }
-             return touched;
-           })
+      .def(
+          "reverse",
+          [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,
+             bool discard_changes) {
+            Touched touched;
+            {
+              const py::gil_scoped_release no_gil;
+              touched = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
+            }
+            return touched;
+          })
       .def("follow", &follow)
       .def("restore", &restore)
       .def_static("restore_containers", &restore_containers)
@@ -117,15 +120,18 @@ void bind_mirror(py::module_& m) {
              return py::make_tuple(numbers(touched.nodes), names(touched.states),
                                    names(touched.modules));
            })
-      .def("tensors", [](const Mirror& self) {
-        std::vector<at::Tensor> tensors;
-        for (StateId id : self.model().state()) tensors.emplace_back(self.model().state().tensor(id));
-        for (const Step& step : self.model().history())
-          for (const Edit& edit : step.edits)
-            if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
-              tensors.emplace_back(change->before->tensor);
-        return tensors;
-      })
+      .def("tensors",
+           [](const Mirror& self) {
+             std::vector<at::Tensor> tensors;
+             for (StateId id : self.model().state())
+               tensors.emplace_back(self.model().state().tensor(id));
+             for (const Step& step : self.model().history())
+               for (const Edit& edit : step.edits)
+                 if (const auto* change = std::get_if<Change<StateEntry>>(&edit);
+                     change && change->before)
+                   tensors.emplace_back(change->before->tensor);
+             return tensors;
+           })
       .def("steps", &steps)
       .def("steps_of",
            [](const Mirror& self, const std::string& signature) {
@@ -140,16 +146,18 @@ void bind_mirror(py::module_& m) {
                if (step.transformation != Mirror::kOthers) return true;
              return false;
            })
-      .def("live", [](const Mirror& self) {
-        const Graph& graph = self.model().graph();
-        return numbers(std::vector<NodeId>(graph.begin(), graph.end()));
-      })
+      .def("live",
+           [](const Mirror& self) {
+             const Graph& graph = self.model().graph();
+             return numbers(std::vector<NodeId>(graph.begin(), graph.end()));
+           })
       .def("places", [](const Mirror& self) { return numbers(self.model().graph().places()); })
-      .def("save", [](const Mirror& self) {
-        std::vector<at::Tensor> tensors;
-        const std::string bytes = self.save(tensors);
-        return py::make_tuple(py::bytes(bytes), tensors);
-      })
+      .def("save",
+           [](const Mirror& self) {
+             std::vector<at::Tensor> tensors;
+             const std::string bytes = self.save(tensors);
+             return py::make_tuple(py::bytes(bytes), tensors);
+           })
       .def_static("load", [](const py::bytes& bytes, const std::vector<at::Tensor>& tensors) {
         return Mirror::load(std::string_view(bytes), tensors);
       });

@@ -67,8 +67,8 @@ Arg to_container(const Tables& tables, py::handle value) {
   }
   if (PySlice_Check(object)) {
     const auto* slice = reinterpret_cast<PySliceObject*>(object);
-    return Slice{{to_arg(tables, slice->start), to_arg(tables, slice->stop),
-                  to_arg(tables, slice->step)}};
+    return Slice{
+        {to_arg(tables, slice->start), to_arg(tables, slice->stop), to_arg(tables, slice->step)}};
   }
   return to_raw(tables, value);
 }
@@ -98,9 +98,7 @@ struct ToPython {
   py::object operator()(c10::ScalarType v) const { return py::cast(v); }
   py::object operator()(c10::Device v) const { return py::cast(v); }
   py::object operator()(c10::Layout v) const { return py::cast(v); }
-  py::object operator()(c10::MemoryFormat v) const {
-    return py::cast(v);
-  }
+  py::object operator()(c10::MemoryFormat v) const { return py::cast(v); }
   py::object operator()(NodeId v) const {
     const py::object node = item_of(tables.nodes, v.value);
     if (node.is_none()) throw InternalError("a node of the graph is unknown");
@@ -286,7 +284,8 @@ Arg to_arg(const Tables& tables, py::handle value) {
   if (THPDtype_Check(object)) return reinterpret_cast<THPDtype*>(object)->scalar_type;
   if (THPDevice_Check(object)) return reinterpret_cast<THPDevice*>(object)->device;
   if (THPLayout_Check(object)) return reinterpret_cast<THPLayout*>(object)->layout;
-  if (THPMemoryFormat_Check(object)) return reinterpret_cast<THPMemoryFormat*>(object)->memory_format;
+  if (THPMemoryFormat_Check(object))
+    return reinterpret_cast<THPMemoryFormat*>(object)->memory_format;
   return to_container(tables, value);
 }
 
@@ -343,9 +342,7 @@ void set_target(const Tables& tables, py::handle target, Node& node) {
 }
 
 std::pair<py::object, py::object> from_target(const Tables& tables, const Node& node) {
-  auto op = [](Opcode opcode) {
-    return py::reinterpret_borrow<py::object>(opcode_text(opcode));
-  };
+  auto op = [](Opcode opcode) { return py::reinterpret_borrow<py::object>(opcode_text(opcode)); };
   if (node.op != Opcode::call_function) return {op(node.op), py::str(node.target)};
   if (node.target.starts_with(kOpaqueAttr))
     return {op(Opcode::get_attr), py::str(node.target.substr(kOpaqueAttr.size()))};

@@ -1,5 +1,5 @@
-// torch.nn modules as leaf modules of the core: type, hyper-parameters, and why one is more than its
-// type says.
+// torch.nn modules as leaf modules of the core: type, hyper-parameters, and why one is more than
+// its type says.
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -75,15 +75,15 @@ std::shared_ptr<const Class> class_of(py::handle type) {
 }
 
 const std::array<PyObject*, 8>& hook_names() {
-  static const auto* names = new std::array<PyObject*, 8>{
-      PyUnicode_InternFromString("_forward_hooks"),
-      PyUnicode_InternFromString("_forward_pre_hooks"),
-      PyUnicode_InternFromString("_backward_hooks"),
-      PyUnicode_InternFromString("_backward_pre_hooks"),
-      PyUnicode_InternFromString("_state_dict_hooks"),
-      PyUnicode_InternFromString("_state_dict_pre_hooks"),
-      PyUnicode_InternFromString("_load_state_dict_pre_hooks"),
-      PyUnicode_InternFromString("_load_state_dict_post_hooks")};
+  static const auto* names =
+      new std::array<PyObject*, 8>{PyUnicode_InternFromString("_forward_hooks"),
+                                   PyUnicode_InternFromString("_forward_pre_hooks"),
+                                   PyUnicode_InternFromString("_backward_hooks"),
+                                   PyUnicode_InternFromString("_backward_pre_hooks"),
+                                   PyUnicode_InternFromString("_state_dict_hooks"),
+                                   PyUnicode_InternFromString("_state_dict_pre_hooks"),
+                                   PyUnicode_InternFromString("_load_state_dict_pre_hooks"),
+                                   PyUnicode_InternFromString("_load_state_dict_post_hooks")};
   return *names;
 }
 
@@ -120,8 +120,7 @@ std::string why_tensor_is_custom(PyObject* name, PyObject* tensor) {
 
 std::string why_custom(const py::dict& attributes, bool rewritten) {
   for (PyObject* name : hook_names())
-    if (PyObject* hooks = member(attributes, name); hooks && size_of(hooks) > 0)
-      return "has hooks";
+    if (PyObject* hooks = member(attributes, name); hooks && size_of(hooks) > 0) return "has hooks";
   static PyObject* forward = PyUnicode_InternFromString("forward");
   if (member(attributes, forward)) return "has a forward of its own";
   const Fx& fx = Fx::get();

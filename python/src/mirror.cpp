@@ -50,20 +50,24 @@ class Touching {
   IdSet<Module> modules_;
 };
 
-std::string label(const Step& step) { return fmt::format("{} at {}", step.transformation, step.site); }
+std::string label(const Step& step) {
+  return fmt::format("{} at {}", step.transformation, step.site);
+}
 
 void require_reversible(const Model& model, const Plan& plan, Dependents dependents) {
   const Step& first = model.history()[plan.asked.front()];
   for (const auto& [id, causes] : plan.dependents) {
     const Step& step = model.history()[id];
     if (step.transformation == Mirror::kOthers)
-      throw Error(fmt::format("{} cannot be reversed: the GraphModule was changed since by others "
-                              "than refx, at {}; take that change back first",
-                              label(first), step.site));
+      throw Error(
+          fmt::format("{} cannot be reversed: the GraphModule was changed since by others "
+                      "than refx, at {}; take that change back first",
+                      label(first), step.site));
     if (dependents == Dependents::reapply && !lookup_transformation(step.transformation))
-      throw Error(fmt::format("{} cannot be reversed alone: {} builds on it; reverse that first, or "
-                              "with dependents='cascade'",
-                              label(first), label(step)));
+      throw Error(
+          fmt::format("{} cannot be reversed alone: {} builds on it; reverse that first, or "
+                      "with dependents='cascade'",
+                      label(first), label(step)));
   }
 }
 
@@ -96,8 +100,8 @@ Touched Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options
   if (steps.empty()) return {};
   for (StepId id : steps)
     if (model_.history()[id].transformation == kOthers)
-      throw Error(fmt::format("step {} is a change by others than refx, which only they can reverse",
-                              id.value));
+      throw Error(fmt::format(
+          "step {} is a change by others than refx, which only they can reverse", id.value));
   const Plan plan = plan_reversal(model_, steps);
   require_reversible(model_, plan, options.dependents);
   Touching touching(model_);

@@ -76,12 +76,13 @@ class Mirror {
   bool is_read_ = false;
 };
 
-// Brings a GraphModule to where the mirror is, after a change that touched these objects. The graph's
-// hooks may throw: half-way, it can be brought there, or back, without them.
+// Brings a GraphModule to where the mirror is, after a change that touched these objects. The
+// graph's hooks may throw: half-way, it can be brought there, or back, without them.
 void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched,
             bool hooks);
 
-// Likewise, but from whatever somebody made of it; `touched` are the objects of steps that were reversed.
+// Likewise, but from whatever somebody made of it; `touched` are the objects of steps that were
+// reversed.
 void restore(const Mirror& mirror, py::handle owner, py::handle graph_module, Touched touched);
 
 // Puts containers back that were copied, where the copies now hold what they held.

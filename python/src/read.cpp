@@ -89,12 +89,13 @@ std::string names_of(const std::vector<Edit>& edits) {
   constexpr std::size_t kShown = 4;
   std::vector<std::string> names;
   for (const Edit& edit : edits)
-    std::visit([&](const auto& change) {
-      names.push_back((change.after ? change.after : change.before)->name);
-    }, edit);
+    std::visit(
+        [&](const auto& change) {
+          names.push_back((change.after ? change.after : change.before)->name);
+        },
+        edit);
   std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kShown; ++i)
-    text += (i ? "," : "") + names[i];
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) text += (i ? "," : "") + names[i];
   if (names.size() > kShown) text += fmt::format(",... ({} in all)", names.size());
   return text;
 }
@@ -117,7 +118,8 @@ void Mirror::note_tensors() {
 void Mirror::note_tensors(const Touched& touched) {
   known_.resize(model_.state().id_limit());
   for (const auto& [id, name] : touched.states)
-    if (const StateEntry* entry = model_.state().find(id)) known_[id.value] = Known::of(entry->tensor);
+    if (const StateEntry* entry = model_.state().find(id))
+      known_[id.value] = Known::of(entry->tensor);
 }
 
 class Reader {
@@ -557,7 +559,8 @@ class Reader {
       Module module = module_of(found);
       ModuleId id = model_.modules().find(found.path);
       if (!id) {
-        const ModuleId where = previous ? model_.modules().next(previous) : model_.modules().first();
+        const ModuleId where =
+            previous ? model_.modules().next(previous) : model_.modules().first();
         id = transaction.insert(where, std::move(module));
       } else if (!(model_.modules()[id] == module)) {
         transaction.write(id, std::make_shared<const Module>(std::move(module)));
@@ -577,7 +580,8 @@ class Reader {
         tables_.seen_at(id, 2) != attr(fx_node.node, fx.target).ptr() ||
         tables_.seen_at(id, 3) != type_source(fx_node, meta))
       return false;
-    if (by_others_) return true;  // marks are refx's; others may share a dictionary with a marked node
+    if (by_others_)
+      return true;  // marks are refx's; others may share a dictionary with a marked node
     PyObject* marks = PyDict_GetItemWithError(meta.ptr(), fx.marks);
     return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
   }
@@ -665,7 +669,8 @@ class Reader {
   std::unordered_set<std::string> called_;
   std::vector<std::string> attributes_;
   std::vector<FoundState> states_;
-  std::unordered_set<std::string> special_;  // tensors of a class of their own, which is not refx's to rewrite
+  std::unordered_set<std::string>
+      special_;  // tensors of a class of their own, which is not refx's to rewrite
   std::vector<FoundModule> modules_;
   std::vector<py::object> kept_;
   std::unordered_map<std::string, MetaPtr> metas_;
@@ -687,14 +692,16 @@ class Reader {
   std::vector<Learnt> learnt_;
 };
 
-// torch.fx gives some nodes other names when it unpickles a graph, and others may have put nodes in.
+// torch.fx gives some nodes other names when it unpickles a graph, and others may have put nodes
+// in.
 void Reader::attach(const std::vector<std::string>& names) {
   survey_graph();
   const std::vector<NodeId> ids(model_.graph().begin(), model_.graph().end());
   tables_.grow(model_.graph().id_limit());
   const std::size_t size = fx_nodes_.size();
   std::unordered_map<std::string_view, NodeId> by_name;
-  for (std::size_t i = 0; i < ids.size() && i < names.size(); ++i) by_name.emplace(names[i], ids[i]);
+  for (std::size_t i = 0; i < ids.size() && i < names.size(); ++i)
+    by_name.emplace(names[i], ids[i]);
 
   std::vector<NodeId> named(size), placed(size);  // by their names; from both ends of the graph
   for (std::size_t i = 0; i < size; ++i) {
@@ -703,8 +710,10 @@ void Reader::attach(const std::vector<std::string>& names) {
   }
   const std::size_t common = std::min(size, ids.size());
   std::size_t front = 0, back = 0;
-  for (; front < common && is_like(ids[front], fx_nodes_[front]); ++front) placed[front] = ids[front];
-  for (; front + back < common && is_like(ids[ids.size() - 1 - back], fx_nodes_[size - 1 - back]); ++back)
+  for (; front < common && is_like(ids[front], fx_nodes_[front]); ++front)
+    placed[front] = ids[front];
+  for (; front + back < common && is_like(ids[ids.size() - 1 - back], fx_nodes_[size - 1 - back]);
+       ++back)
     placed[size - 1 - back] = ids[ids.size() - 1 - back];
 
   const auto found = size - std::count(named.begin(), named.end(), NodeId{});
@@ -720,7 +729,8 @@ void Reader::attach(const std::vector<std::string>& names) {
       PyList_SetItem(tables_.nodes.ptr(), id.value, fx_node.node.inc_ref().ptr());
       // torch.fx drops metadata when it pickles.
       if (const auto& marks = model_.graph()[id].marks; !marks.empty())
-        attr(fx_node.node, Fx::get().meta)[py::handle(Fx::get().marks)] = py::tuple(py::cast(marks));
+        attr(fx_node.node, Fx::get().meta)[py::handle(Fx::get().marks)] =
+            py::tuple(py::cast(marks));
     }
 }
 

@@ -1,7 +1,7 @@
-// Brings the modules and tensors of a GraphModule to where the library's model of it is. Modules are
-// not written into, because a traced graph shares them with the model it came from: a changed module
-// is another object, and so is a container, unless it is a plain nn.Module as torch.fx makes them. The
-// tables of names in containers keep their order.
+// Brings the modules and tensors of a GraphModule to where the library's model of it is. Modules
+// are not written into, because a traced graph shares them with the model it came from: a changed
+// module is another object, and so is a container, unless it is a plain nn.Module as torch.fx makes
+// them. The tables of names in containers keep their order.
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -43,7 +43,8 @@ py::object shallow_copy(py::handle module) {
 
 // The very tensor, which the library keeps an eye on: nn.Parameter(tensor) is another one.
 py::object as_parameter(const at::TensorBase& tensor) {
-  static const py::handle parameter = py::object(py::module_::import("torch.nn").attr("Parameter")).release();
+  static const py::handle parameter =
+      py::object(py::module_::import("torch.nn").attr("Parameter")).release();
   static PyObject* cls = intern("__class__");
   py::object object = py::cast(at::Tensor(tensor));
   if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) == THPVariableClass)
@@ -114,12 +115,13 @@ class ModuleFollower {
     }
 
     py::object module, attributes;
-    bool writable;                             // ours: nobody else has it
-    std::array<py::object, kTables> order;     // of the names in its tables, once asked for
+    bool writable;                          // ours: nobody else has it
+    std::array<py::object, kTables> order;  // of the names in its tables, once asked for
     std::array<bool, kTables> unsorted = {};
   };
 
-  // ---- containers --------------------------------------------------------------------------------
+  // ---- containers
+  // --------------------------------------------------------------------------------
 
   // The module at that path, for reading; null if there is none.
   Container* find_container(std::string_view path) {
@@ -142,14 +144,17 @@ class ModuleFollower {
     if (found && found->writable) return *found;
     const auto [parent, name] = split(path);
     Container& above = container(parent);
-    static const py::handle plain = py::object(py::module_::import("torch.nn").attr("Module")).release();
+    static const py::handle plain =
+        py::object(py::module_::import("torch.nn").attr("Module")).release();
     py::object module;
     if (!found) {
       module = plain();
-      attributes_of(module)[py::handle(Fx::get().training)] = attr(above.module, Fx::get().training);
+      attributes_of(module)[py::handle(Fx::get().training)] =
+          attr(above.module, Fx::get().training);
       made_.attr("add")(text(path));
       write(parent, above, kModules, name, module);
-    } else if (py::type::handle_of(found->module).is(plain)) {  // those that torch.fx makes are its own
+    } else if (py::type::handle_of(found->module)
+                   .is(plain)) {  // those that torch.fx makes are its own
       found->writable = true;
       return *found;
     } else {
@@ -208,7 +213,8 @@ class ModuleFollower {
     Container& above = container(parent);
     const py::object key = text(name);
     order_of(parent, above, kind);
-    if (PyObject* names = above.table(kind); find(names, key)) check(PyObject_DelItem(names, key.ptr()));
+    if (PyObject* names = above.table(kind); find(names, key))
+      check(PyObject_DelItem(names, key.ptr()));
     if (made_.size() == 0 || !made_.contains(text(parent)) || !above.is_empty()) return;
     made_.attr("discard")(text(parent));
     forget_container(parent);
@@ -231,7 +237,8 @@ class ModuleFollower {
       if (!find(names, name)) set_item(names, name, value);
   }
 
-  // ---- modules -----------------------------------------------------------------------------------
+  // ---- modules
+  // -----------------------------------------------------------------------------------
 
   void follow_module(std::string_view path) {
     const auto [parent, name] = split(path);
@@ -304,7 +311,8 @@ class ModuleFollower {
       if (mirror_.fits(tables_, id, base)) return base;
     if (current) bases.insert(bases.begin(), current);
     for (const py::object& base : bases)
-      if (py::object module = configured(base, id); mirror_.fits(tables_, id, module)) return module;
+      if (py::object module = configured(base, id); mirror_.fits(tables_, id, module))
+        return module;
     return configured(template_of(model_.modules()[id].type), id);
   }
 
@@ -325,7 +333,8 @@ class ModuleFollower {
     for (const auto& [name, value] : module.parameters)
       if (name != "bias")
         check(PyDict_SetItem(attributes.ptr(), text(name).ptr(), from_arg(tables_, value).ptr()));
-    check(PyDict_SetItem(attributes.ptr(), Fx::get().training, module.training ? Py_True : Py_False));
+    check(
+        PyDict_SetItem(attributes.ptr(), Fx::get().training, module.training ? Py_True : Py_False));
     for (PyObject* table : {Fx::get().parameters, Fx::get().buffers}) {
       PyObject* tensors = find(attributes, table);
       PyObject *name = nullptr, *old = nullptr;
@@ -368,7 +377,8 @@ class ModuleFollower {
     return name;
   }
 
-  // ---- tensors outside of modules ----------------------------------------------------------------
+  // ---- tensors outside of modules
+  // ----------------------------------------------------------------
 
   void follow_tensor(std::string_view path) {
     const auto [parent, name] = split(path);
@@ -414,14 +424,16 @@ class ModuleFollower {
 
 }  // namespace
 
-std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(const Tables& tables) const {
+std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
+    const Tables& tables) const {
   const py::dict own = tables.owner.attr("signatures");  // of steps that a derived class took
   std::unordered_map<std::string, std::vector<std::string>> authors;
   for (const Step& step : model_.history()) {
     if (!lookup_transformation(step.transformation)) continue;
     std::string signature = step.signature;
     if (own.size() > 0)
-      if (PyObject* found = python::find(own, py::int_(step.id.value))) signature = to_string(found);
+      if (PyObject* found = python::find(own, py::int_(step.id.value)))
+        signature = to_string(found);
     std::string_view last;
     auto note = [&](std::string_view path) {
       if (path == std::exchange(last, path)) return;

@@ -52,7 +52,8 @@ class NodeFollower {
         fx_graph_(py::reinterpret_borrow<py::object>(graph)),
         lookup_(attr(attr(graph, Inner::get().lookup), Inner::get().table)),
         root_(attr(graph, Fx::get().root)) {
-    const py::object owner = attr(graph, Inner::get().owner), names = attr(graph, Inner::get().names);
+    const py::object owner = attr(graph, Inner::get().owner),
+                     names = attr(graph, Inner::get().names);
     create_name_ = attr(names, Inner::get().create_name);
     associate_ = attr(names, Inner::get().associate);
     rename_ = attr(names, Inner::get().rename);
@@ -130,7 +131,8 @@ class NodeFollower {
   void unlist(py::handle node) {
     const Fx& fx = Fx::get();
     const py::object& nodes = listed(unlisted_, attr(node, fx.op), attr(node, fx.target));
-    if (PyDict_Contains(nodes.ptr(), node.ptr()) == 1) check(PyDict_DelItem(nodes.ptr(), node.ptr()));
+    if (PyDict_Contains(nodes.ptr(), node.ptr()) == 1)
+      check(PyDict_DelItem(nodes.ptr(), node.ptr()));
   }
 
   void write(NodeId id, const Node& value) {
@@ -150,7 +152,8 @@ class NodeFollower {
         list(node, op, target);
       }
     }
-    call(Inner::get().update, node, from_args(tables_, value.args), from_kwargs(tables_, value.kwargs));
+    call(Inner::get().update, node, from_args(tables_, value.args),
+         from_kwargs(tables_, value.kwargs));
     set_marks(attr(node, fx.meta), value.marks);
     tables_.set_seen(id, attr(node, fx.args), attr(node, fx.kwargs), attr(node, fx.target));
   }
@@ -213,7 +216,8 @@ class NodeFollower {
     const py::object annotation = known ? py::object(saved[py::int_(2)]) : py::none();
     const py::object unique = call(create_name_, name, py::none());
     const py::handle type(reinterpret_cast<PyObject*>(Fx::get().node_type));
-    py::object node = type(fx_graph_, unique, op, target, py::tuple(), Inner::get().no_kwargs, annotation);
+    py::object node =
+        type(fx_graph_, unique, op, target, py::tuple(), Inner::get().no_kwargs, annotation);
     call(associate_, unique, node);
     if (taken_) check(PySet_Add(taken_.ptr(), unique.ptr()));
     return node;
@@ -294,7 +298,8 @@ class NodeFollower {
 
   const Graph& graph_;
   const Tables& tables_;
-  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_, create_name_, associate_, rename_;
+  py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_, create_name_, associate_,
+      rename_;
   Listed listed_, unlisted_;
   py::object taken_;  // the names of all nodes, once asked for
   py::object marks_;

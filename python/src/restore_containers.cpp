@@ -1,5 +1,5 @@
-// Once every step is undone, the containers that were copied to be written are as they were: then the
-// ones that the GraphModule came with stand in their places again.
+// Once every step is undone, the containers that were copied to be written are as they were: then
+// the ones that the GraphModule came with stand in their places again.
 
 #include <algorithm>
 #include <vector>
@@ -75,7 +75,9 @@ void restore_containers(py::handle owner, py::handle graph_module) {
   for (const auto& [path, module] : copied)
     originals.emplace_back(to_string(path), py::reinterpret_borrow<py::object>(module));
   // The innermost first: an outer one holds the inner ones.
-  auto depth = [](const auto& entry) { return std::count(entry.first.begin(), entry.first.end(), '.'); };
+  auto depth = [](const auto& entry) {
+    return std::count(entry.first.begin(), entry.first.end(), '.');
+  };
   std::stable_sort(originals.begin(), originals.end(),
                    [&](const auto& a, const auto& b) { return depth(a) > depth(b); });
   for (const auto& [path, original] : originals) {

@@ -1,5 +1,5 @@
-// A mirror as bytes: all values of the model and of its steps, with ids numbered by place. Types and
-// metadata are read again from the GraphModule.
+// A mirror as bytes: all values of the model and of its steps, with ids numbered by place. Types
+// and metadata are read again from the GraphModule.
 
 #include <cstring>
 #include <unordered_map>
@@ -22,8 +22,7 @@ concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 template <class T>
 std::unordered_map<Id<T>, std::uint32_t> numbered(const Table<T>& table) {
   std::unordered_map<Id<T>, std::uint32_t> numbers;
-  for (Id<T> id : table.places())
-    numbers.emplace(id, static_cast<std::uint32_t>(numbers.size()));
+  for (Id<T> id : table.places()) numbers.emplace(id, static_cast<std::uint32_t>(numbers.size()));
   return numbers;
 }
 
@@ -95,11 +94,13 @@ class Writer {
   }
   void put(const Edit& edit) {
     put(static_cast<std::uint8_t>(edit.index()));
-    std::visit([&](const auto& change) {
-      put(change.id);
-      put(change.before);
-      put(change.after);
-    }, edit);
+    std::visit(
+        [&](const auto& change) {
+          put(change.id);
+          put(change.before);
+          put(change.after);
+        },
+        edit);
   }
   void put(const Piece& piece) {
     put(piece.whole);
@@ -142,8 +143,8 @@ class Writer {
   }
 
   std::uint32_t tensor(const at::TensorBase& tensor) {
-    const auto [it, added] = tensor_numbers_.emplace(
-        tensor.unsafeGetTensorImpl(), static_cast<std::uint32_t>(tensors_.size()));
+    const auto [it, added] = tensor_numbers_.emplace(tensor.unsafeGetTensorImpl(),
+                                                     static_cast<std::uint32_t>(tensors_.size()));
     if (added) tensors_.emplace_back(tensor);
     return it->second;
   }
@@ -225,10 +226,17 @@ class BytesReader {
   }
   void get(Edit& edit) {
     switch (get<std::uint8_t>()) {
-      case 0: edit = get_change<Node>(); break;
-      case 1: edit = get_change<StateEntry>(); break;
-      case 2: edit = get_change<Module>(); break;
-      default: damaged();
+      case 0:
+        edit = get_change<Node>();
+        break;
+      case 1:
+        edit = get_change<StateEntry>();
+        break;
+      case 2:
+        edit = get_change<Module>();
+        break;
+      default:
+        damaged();
     }
   }
   void get(Piece& piece) {
@@ -246,7 +254,8 @@ class BytesReader {
 
  private:
   [[noreturn]] static void damaged() {
-    throw Error("the history of this GraphModule was saved by another version of refx, or is damaged");
+    throw Error(
+        "the history of this GraphModule was saved by another version of refx, or is damaged");
   }
   const char* take(std::uint64_t size) {
     if (size > in_.size()) damaged();
@@ -270,32 +279,49 @@ class BytesReader {
   // In the order of Arg::Storage.
   Arg get_arg(std::uint8_t kind) {
     switch (kind) {
-      case 0: return None{};
-      case 1: return get<bool>();
-      case 2: return get<std::int64_t>();
-      case 3: return get<double>();
+      case 0:
+        return None{};
+      case 1:
+        return get<bool>();
+      case 2:
+        return get<std::int64_t>();
+      case 3:
+        return get<double>();
       case 4: {
         const auto real = get<double>();
         return std::complex<double>(real, get<double>());
       }
-      case 5: return get<std::string>();
-      case 6: return get<c10::ScalarType>();
+      case 5:
+        return get<std::string>();
+      case 6:
+        return get<c10::ScalarType>();
       case 7: {
         c10::Device device(c10::kCPU);
         get(device);
         return device;
       }
-      case 8: return get<c10::Layout>();
-      case 9: return get<c10::MemoryFormat>();
-      case 10: return get<NodeId>();
-      case 11: return SymInt{get<std::string>()};
-      case 12: return Ellipsis{};
-      case 13: return Raw{get<std::string>()};
-      case 14: return items<List>();
-      case 15: return items<Tuple>();
-      case 16: return items<Slice>();
-      case 17: return Dict{get<std::vector<std::pair<Arg, Arg>>>()};
-      default: damaged();
+      case 8:
+        return get<c10::Layout>();
+      case 9:
+        return get<c10::MemoryFormat>();
+      case 10:
+        return get<NodeId>();
+      case 11:
+        return SymInt{get<std::string>()};
+      case 12:
+        return Ellipsis{};
+      case 13:
+        return Raw{get<std::string>()};
+      case 14:
+        return items<List>();
+      case 15:
+        return items<Tuple>();
+      case 16:
+        return items<Slice>();
+      case 17:
+        return Dict{get<std::vector<std::pair<Arg, Arg>>>()};
+      default:
+        damaged();
     }
   }
 

@@ -30,10 +30,10 @@ std::size_t Step::bytes() const {
 const Step& History::operator[](StepId id) const {
   auto it = live_.find(id);
   if (it != live_.end()) return *it->second;
-  const std::string range =
-      live_.empty() ? "the history is empty"
-                    : fmt::format("live steps are {} to {}", live_.begin()->first.value,
-                                  live_.rbegin()->first.value);
+  const std::string range = live_.empty()
+                                ? "the history is empty"
+                                : fmt::format("live steps are {} to {}", live_.begin()->first.value,
+                                              live_.rbegin()->first.value);
   throw Error(fmt::format("there is no live step {}; {}", id.value, range));
 }
 
@@ -95,7 +95,9 @@ void History::Index::add(const Step& step) {
         all.push_back({step.id, takes_away});
     });
     if (const Node* node = node_after(edit))
-      for_each_reference(*node, [&](ObjectKey object) { readers[object].push_back({step.id, false}); });
+      for_each_reference(*node, [&](ObjectKey object) {
+        readers[object].push_back({step.id, false});
+      });
   }
 }
 
@@ -137,7 +139,8 @@ bool History::writes(const Edit& edit) {
   if (live_.empty()) return false;
   bool first = true, found = false;
   for_each_write(edit, [&](ObjectKey object, bool) {
-    if (std::exchange(first, false)) found = index().writers.count(object) != 0;  // the object itself
+    if (std::exchange(first, false))
+      found = index().writers.count(object) != 0;  // the object itself
   });
   return found;
 }

@@ -137,9 +137,7 @@ bool is_nothing(const Edit& edit) {
 
 }  // namespace
 
-bool Transaction::changed() const {
-  return !std::all_of(edits_.begin(), edits_.end(), is_nothing);
-}
+bool Transaction::changed() const { return !std::all_of(edits_.begin(), edits_.end(), is_nothing); }
 
 std::vector<Edit> Transaction::keep() {
   index_.clear();

@@ -183,7 +183,8 @@ void Table<T>::release_name(std::string_view name, Id<T> id) {
   if (underscore == name.npos) return;
   std::uint64_t number = 0;
   std::from_chars(name.data() + underscore + 1, name.data() + name.size(), number);
-  if (auto known = numbered_.find(name.substr(0, underscore)); number > 0 && known != numbered_.end())
+  if (auto known = numbered_.find(name.substr(0, underscore));
+      number > 0 && known != numbered_.end())
     known->second = std::min(known->second, number - 1);
 }
 

@@ -106,9 +106,9 @@ bool writes_statistics(const Node& node) {
 
 // Python's own functions may hand an argument through, but write none.
 bool is_builtin(std::string_view name) {
-  static constexpr std::array<std::string_view, 12> kNames = {
-      "getattr", "len", "int", "float", "bool",  "max",
-      "min",     "sum", "abs", "round", "tuple", "list"};
+  static constexpr std::array<std::string_view, 12> kNames = {"getattr", "len",   "int",   "float",
+                                                              "bool",    "max",   "min",   "sum",
+                                                              "abs",     "round", "tuple", "list"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -144,7 +144,8 @@ Effect effect_of_function(const Node& node, std::string_view name) {
     return is_builtin(name) ? kView : kWorst;
   if (const auto parts = operator_target(node.target)) {
     const std::string overload = parts->overload == "default" ? "" : std::string(parts->overload);
-    return effect_of_operator(std::string(parts->space) + "::" + std::string(parts->name), &overload);
+    return effect_of_operator(std::string(parts->space) + "::" + std::string(parts->name),
+                              &overload);
   }
   return effect_of_operator("aten::" + std::string(name), nullptr);
 }
@@ -215,7 +216,7 @@ namespace {
 // columns too: some trailing sizes must multiply to the width.
 bool splits_columns(const Node& view, std::int64_t width) {
   if (const Arg* dtype = argument(view, 1, "dtype"); dtype && dtype->is<c10::ScalarType>())
-    return false;  // another reading of the bits
+    return false;                   // another reading of the bits
   std::vector<std::int64_t> sizes;  // unknown: -1
   if (view.type) {
     for (const Dim& dim : view.type->sizes) sizes.push_back(dim.known() ? dim.value : -1);
@@ -243,9 +244,10 @@ bool splits_columns(const Node& view, std::int64_t width) {
 
 bool needs_strides(std::string_view name) {
   static constexpr std::array<std::string_view, 12> kNames = {
-      "view",        "_unsafe_view",  "as_strided", "view_as",          "view_as_real",
-      "data_ptr",    "stride",        "storage",    "view_as_complex",  "is_contiguous",
-      "untyped_storage", "storage_offset"};
+      "view",          "_unsafe_view",    "as_strided",
+      "view_as",       "view_as_real",    "data_ptr",
+      "stride",        "storage",         "view_as_complex",
+      "is_contiguous", "untyped_storage", "storage_offset"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

@@ -96,7 +96,8 @@ std::optional<Layer> match_layer(const Model& model, NodeId id, bool is_call, Mo
   return layer;
 }
 
-Node respelled(const Model& model, const Layer& layer, NodeId input, const std::optional<Param>& bias) {
+Node respelled(const Model& model, const Layer& layer, NodeId input,
+               const std::optional<Param>& bias) {
   Node node = model.graph()[layer.node];
   auto set = [&](std::size_t position, std::initializer_list<std::string_view> names,
                  const Arg& value) {

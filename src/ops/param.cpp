@@ -69,17 +69,20 @@ namespace {
 // As torch.export names the placeholders of lifted tensors.
 const char* placeholder_prefix(StateKind kind) {
   switch (kind) {
-    case StateKind::parameter: return "p_";
-    case StateKind::buffer: return "b_";
-    case StateKind::constant: return "c_";
+    case StateKind::parameter:
+      return "p_";
+    case StateKind::buffer:
+      return "b_";
+    case StateKind::constant:
+      return "c_";
   }
   return "";
 }
 
 }  // namespace
 
-Param add_param(Editor& editor, const Param& like, const std::string& name, const at::Tensor& tensor,
-                NodeId user) {
+Param add_param(Editor& editor, const Param& like, const std::string& name,
+                const at::Tensor& tensor, NodeId user) {
   StateEntry entry = editor.state()[like.state];
   entry.name = name;
   entry.tensor = tensor;

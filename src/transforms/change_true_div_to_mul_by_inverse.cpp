@@ -46,7 +46,8 @@ std::string why_not_constant(const Model& model, const Param& divisor, LazyWrite
   if (is_mutated(model, entry.name))
     return fmt::format("the divisor '{}' is changed by the model itself", entry.name);
   if (const auto owner = called_owner(model, entry.name); !owner.empty())
-    return fmt::format("the divisor '{}' is part of module '{}', which is called", entry.name, owner);
+    return fmt::format("the divisor '{}' is part of module '{}', which is called", entry.name,
+                       owner);
   for (NodeId reader : model.graph().readers(entry.name))
     if (writes.between(reader, reader, model.graph().last()))
       return fmt::format("the divisor '{}' may be written in place", entry.name);

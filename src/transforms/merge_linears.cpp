@@ -108,8 +108,8 @@ void judge_group(const Model& model, const std::vector<LinearOp>& linears, LazyW
     if (members.size() == 1) {
       // A later group was opened because its first did not fit into the earlier ones.
       const LinearOp& odd = &group == &groups[0] ? groups[1].linears[0] : members[0];
-      findings.refusals.push_back({{members[0].path(model), {members[0].node}},
-                                   difference(model, groups[0], odd)});
+      findings.refusals.push_back(
+          {{members[0].path(model), {members[0].node}}, difference(model, groups[0], odd)});
       continue;
     }
     Site site = site_of(model, members);

@@ -36,9 +36,9 @@ const TransformationPtr& find(std::string_view name) {
   std::vector<std::string> names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());
   const std::string near = nearest(name, names);
-  throw Error(fmt::format("there is no transformation '{}'{}", name,
-                          near.empty() ? "; `refx list` shows them"
-                                       : fmt::format("; did you mean '{}'?", near)));
+  throw Error(fmt::format(
+      "there is no transformation '{}'{}", name,
+      near.empty() ? "; `refx list` shows them" : fmt::format("; did you mean '{}'?", near)));
 }
 
 }  // namespace

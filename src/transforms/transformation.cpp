@@ -85,9 +85,10 @@ Outcome apply(Model& model, const Transformation& transformation, const SiteFilt
 Outcome Transformation::operator()(Model& model, Reverse direction) const {
   if (direction == Reverse::no) return refx::apply(model, *this);
   if (!reversible())
-    throw Error(fmt::format("{} is not reversible; its steps are in the history and can be "
-                            "reversed one by one",
-                            name()));
+    throw Error(
+        fmt::format("{} is not reversible; its steps are in the history and can be "
+                    "reversed one by one",
+                    name()));
   std::vector<StepId> steps;
   for (const Step& step : model.history())
     if (step.signature == signature()) steps.push_back(step.id);
