@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -64,11 +65,15 @@ class Mirror {
     c10::ScalarType dtype = c10::ScalarType::Undefined;
     c10::Device device = c10::kCPU;
     const void* data = nullptr;
-    static Known of(const at::TensorBase& tensor);
+    // Of the contents of one that a step made: tells of writes that no version counter counts, as
+    // those through tensor.data.
+    std::optional<std::uint64_t> sample = {};
+    static Known of(const at::TensorBase& tensor, bool sampled);
   };
 
   void note_tensors();
   void note_tensors(const Touched& touched);
+  bool is_other(StateId id, const StateEntry& entry) const;
 
   Model model_;
   std::vector<Known> known_;  // by state id

@@ -9,7 +9,9 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 
 #include "edit/made.h"
@@ -102,24 +104,48 @@ std::string names_of(const std::vector<Edit>& edits) {
 
 }  // namespace
 
-Mirror::Known Mirror::Known::of(const at::TensorBase& tensor) {
+namespace {
+
+// A few places of its memory, mixed; none where that cannot be read at once.
+std::optional<std::uint64_t> sample_of(const at::TensorBase& tensor, const void* storage) {
+  constexpr std::size_t kWidth = 8, kPlaces = 64;
+  if (!storage || !tensor.is_cpu() || !tensor.is_non_overlapping_and_dense() ||
+      tensor.key_set().has(c10::DispatchKey::Python))
+    return std::nullopt;
+  const char* data =
+      static_cast<const char*>(storage) + tensor.storage_offset() * tensor.itemsize();
+  const std::size_t size = tensor.nbytes();
+  if (size <= kWidth * kPlaces) return std::hash<std::string_view>{}({data, size});
+  char places[kWidth * kPlaces];
+  for (std::size_t i = 0; i < kPlaces; ++i)
+    std::memcpy(places + kWidth * i, data + (size - kWidth) * i / (kPlaces - 1), kWidth);
+  return std::hash<std::string_view>{}({places, sizeof places});
+}
+
+}  // namespace
+
+Mirror::Known Mirror::Known::of(const at::TensorBase& tensor, bool sampled) {
   Known known;
   known.dtype = tensor.scalar_type();
   known.device = tensor.device();
   if (tensor.has_storage()) known.data = tensor.storage().unsafeGetStorageImpl()->data();
+  if (sampled) known.sample = sample_of(tensor, known.data);
   return known;
 }
 
 void Mirror::note_tensors() {
   known_.resize(model_.state().id_limit());
-  for (StateId id : model_.state()) known_[id.value] = Known::of(model_.state().tensor(id));
+  for (StateId id : model_.state()) {
+    Known& known = known_[id.value];
+    known = Known::of(model_.state().tensor(id), known.sample.has_value());
+  }
 }
 
 void Mirror::note_tensors(const Touched& touched) {
   known_.resize(model_.state().id_limit());
   for (const auto& [id, name] : touched.states)
     if (const StateEntry* entry = model_.state().find(id))
-      known_[id.value] = Known::of(entry->tensor);
+      known_[id.value] = Known::of(entry->tensor, true);
 }
 
 class Reader {
@@ -403,14 +429,15 @@ class Reader {
 
   void note_change(StateId id, Impl then, const at::Tensor& now) {
     const Mirror::Known& known = mirror_.known_[id.value];
-    const Mirror::Known current = Mirror::Known::of(now);
+    const Mirror::Known current = Mirror::Known::of(now, known.sample.has_value());
     if (known.dtype == c10::ScalarType::Undefined) return;
     if (known.dtype != current.dtype || known.device != current.device) {
       Conversion conversion{std::nullopt, current.device};
       if (known.dtype != current.dtype) conversion.dtype = current.dtype;
       converted_.emplace(then, conversion);
       if (then != now.unsafeGetTensorImpl()) replaced_.emplace(then, now);
-    } else if (then == now.unsafeGetTensorImpl() && known.data && known.data != current.data) {
+    } else if (then == now.unsafeGetTensorImpl() &&
+               ((known.data && known.data != current.data) || known.sample != current.sample)) {
       moved_.insert(then);
     }
   }
@@ -447,7 +474,7 @@ class Reader {
                     std::optional<Conversion>& conversion) {
     const Impl impl = change.after->tensor.unsafeGetTensorImpl();
     if (moved_.count(impl) && made)
-      made->version = version_of(change.after->tensor) + 1;  // other contents: count it as written
+      made->version = version_of(change.after->tensor) - 1;  // other contents: count it as written
     auto found = converted_.find(impl);
     if (found == converted_.end()) return;
     if (!conversion) conversion = found->second;

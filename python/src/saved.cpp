@@ -354,6 +354,12 @@ void restore_table(Transaction& transaction, BytesReader& in) {
 
 }  // namespace
 
+// Whether the tensor's contents are not what they were when it was last read.
+bool Mirror::is_other(StateId id, const StateEntry& entry) const {
+  if (id.value >= known_.size() || !known_[id.value].sample) return false;
+  return Known::of(entry.tensor, true).sample != known_[id.value].sample;
+}
+
 std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
   Writer out(model_, tensors);
   out.out = kMagic;
@@ -379,7 +385,7 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
     for (const Step::Made& made : step.made) {
       const StateEntry* after = written[made.state];
       out.put(made.state);
-      out.put(after && version_of(after->tensor) != made.version);  // written since?
+      out.put(after && (version_of(after->tensor) != made.version || is_other(made.state, *after)));
     }
     next_step = step.id.value + 1;
   }
@@ -419,7 +425,7 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
     for (std::uint64_t j = 0; j < count; ++j) {
       const auto state = in.get<StateId>();
       const bool written = in.get<bool>();
-      if (auto found = made.find(state); found != made.end()) found->second->version += written;
+      if (auto found = made.find(state); found != made.end()) found->second->version -= written;
     }
     restore_names<Node>(transaction, mirror.model_.graph(), *step);
     restore_names<StateEntry>(transaction, mirror.model_.state(), *step);
@@ -433,6 +439,10 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
     in.get(mirror.known_[id.value].dtype);
     in.get(mirror.known_[id.value].device);
   }
+  for (const Step& step : mirror.model_.history())
+    for (const Step::Made& made : step.made)
+      if (const StateEntry* entry = mirror.model_.state().find(made.state))
+        mirror.known_[made.state.value].sample = Known::of(entry->tensor, true).sample;
   transaction.keep();
   mirror.is_read_ = true;
   return mirror;

@@ -1,6 +1,7 @@
 """A transformed GraphModule trains, and undo hands the trained weights back."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -120,3 +121,38 @@ def test_gradients_flow_through_slices():
     attention = model.layers[0].attention
     expected = torch.cat([m.weight.grad for m in (attention.query, attention.key, attention.value)])
     torch.testing.assert_close(merged.weight.grad, expected)
+
+
+@pytest.mark.parametrize("copied", [lambda gm: gm, copy.deepcopy,
+                                    lambda gm: pickle.loads(pickle.dumps(gm))],
+                         ids=["itself", "deepcopy", "pickle"])
+@pytest.mark.parametrize("write", [lambda p: p.data.mul_(2), lambda p: p.detach().numpy().__imul__(2)],
+                         ids=["data", "numpy"])
+def test_writes_that_no_version_counts(copied, write):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(64, 64), nn.Linear(64, 64)
+
+        def forward(self, x):
+            return self.q(x) + self.k(x) * 2
+
+    net = Net()
+    gm = MergeLinears()(trace(net))
+    for parameter in gm.parameters():
+        write(parameter)
+    x = torch.randn(3, 64)
+    expected = gm(x)
+    gm = copied(gm)
+    MergeLinears()(gm, reverse=True)
+    torch.testing.assert_close(gm(x), expected)
+    torch.testing.assert_close(gm.q.weight, 2 * net.q.weight)
+
+
+def test_a_fold_that_was_written_through_data_is_refused():
+    gm = trace(nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)).eval())
+    FuseBatchNorm2dInConv2d()(gm)
+    gm.get_submodule("0").weight.data.mul_(2)
+    with pytest.raises(refx.Error, match="discard"):
+        reverse(gm)
+    reverse(gm, discard_changes=True)
