@@ -190,7 +190,7 @@ def main():
         few = r if nodes < 50_000 else min(r, 2)
         compare(f"{nodes} nodes, MergeLinears", "MergeLinears", lambda: synthetic(nodes), few)
         compare(f"{nodes} nodes, FuseBiasInLinear", "FuseBiasInLinear", lambda: synthetic(nodes), few)
-        for name in ("MergeLinears", "FuseBiasInLinear"):  # where optimum is quadratic
+        for name in ("MergeLinears", "FuseBiasInLinear"):  # in the second, optimum is quadratic
             compare(f"{nodes} nodes, one input, {name}", name,
                     lambda: synthetic(nodes, one_input=True), few, alone=nodes > 10_000)
     print("\nmedian load of a transform of nothing (import of BERT-base):",

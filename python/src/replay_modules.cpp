@@ -94,18 +94,21 @@ class ModuleFollower {
 
  private:
   enum TableKind { kParameters, kBuffers, kModules, kTables };
+  static PyObject* table_name(TableKind kind) {
+    const Fx& fx = Fx::get();
+    PyObject* const names[] = {fx.parameters, fx.buffers, fx.modules};
+    return names[kind];
+  }
 
   // A module that holds others, or tensors, under names.
   struct Container {
     explicit Container(py::object module_, bool writable_ = false)
         : module(std::move(module_)), attributes(attributes_of(module)), writable(writable_) {}
     PyObject* table(TableKind kind) const {
-      const Fx& fx = Fx::get();
-      PyObject* const names[] = {fx.parameters, fx.buffers, fx.modules};
-      PyObject* found = PyDict_GetItemWithError(attributes.ptr(), names[kind]);
+      PyObject* found = find(attributes, table_name(kind));
       if (!found || !PyDict_Check(found))
         throw Error("a " + std::string(Py_TYPE(module.ptr())->tp_name) + " has no table '" +
-                    to_string(names[kind]) + "', as modules have");
+                    to_string(table_name(kind)) + "', as modules have");
       return found;
     }
     bool is_empty() const {
@@ -120,8 +123,7 @@ class ModuleFollower {
     std::array<bool, kTables> unsorted = {};
   };
 
-  // ---- containers
-  // --------------------------------------------------------------------------------
+  // ---- containers -------------------------------------------------------------------------------
 
   // The module at that path, for reading; null if there is none.
   Container* find_container(std::string_view path) {
@@ -153,9 +155,8 @@ class ModuleFollower {
           attr(above.module, Fx::get().training);
       made_.attr("add")(text(path));
       write(parent, above, kModules, name, module);
-    } else if (py::type::handle_of(found->module)
-                   .is(plain)) {  // those that torch.fx makes are its own
-      found->writable = true;
+    } else if (py::type::handle_of(found->module).is(plain)) {
+      found->writable = true;  // those that torch.fx makes are its own
       return *found;
     } else {
       module = shallow_copy(found->module);
@@ -171,9 +172,7 @@ class ModuleFollower {
   PyObject* order_of(std::string_view path, Container& container, TableKind kind) {
     py::object& order = container.order[kind];
     if (order) return order.ptr();
-    const Fx& fx = Fx::get();
-    PyObject* const tables[] = {fx.parameters, fx.buffers, fx.modules};
-    const py::object key = owned(PyTuple_Pack(2, text(path).ptr(), tables[kind]));
+    const py::object key = owned(PyTuple_Pack(2, text(path).ptr(), table_name(kind)));
     PyObject* found = find(order_, key);
     order = found ? py::reinterpret_borrow<py::object>(found) : py::dict();
     if (!found) check(PyDict_SetItem(order_.ptr(), key.ptr(), order.ptr()));
@@ -237,8 +236,7 @@ class ModuleFollower {
       if (!find(names, name)) set_item(names, name, value);
   }
 
-  // ---- modules
-  // -----------------------------------------------------------------------------------
+  // ---- modules ----------------------------------------------------------------------------------
 
   void follow_module(std::string_view path) {
     const auto [parent, name] = split(path);
@@ -377,8 +375,7 @@ class ModuleFollower {
     return name;
   }
 
-  // ---- tensors outside of modules
-  // ----------------------------------------------------------------
+  // ---- tensors outside of modules ---------------------------------------------------------------
 
   void follow_tensor(std::string_view path) {
     const auto [parent, name] = split(path);

@@ -37,10 +37,10 @@ std::string_view called_owner(const Model& model, std::string_view state) {
 
 std::string why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
-  if (param.node && !called_owner(model, entry.name).empty())
-    return fmt::format("'{}' is used in more than one place", entry.name);
-  const std::size_t readers = model.graph().num_readers(entry.name);
-  if (readers > (param.node ? 1u : 0u) || (param.node && model.graph().num_users(param.node) > 1))
+  const bool by_node = static_cast<bool>(param.node);
+  if (model.graph().num_readers(entry.name) > (by_node ? 1u : 0u) ||
+      (by_node && model.graph().num_users(param.node) > 1) ||
+      (by_node && !called_owner(model, entry.name).empty()))
     return fmt::format("'{}' is used in more than one place", entry.name);
   if (model.state().storage_sharers(param.state) > 1)
     return fmt::format("'{}' shares its memory with another tensor", entry.name);
