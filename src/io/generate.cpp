@@ -1,6 +1,10 @@
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
@@ -23,8 +27,7 @@ namespace {
 using c10::IValue;
 using Sizes = std::map<std::string, std::int64_t>;
 
-constexpr std::int64_t kUnknownSize = 3;    // where a symbol has no hint
-constexpr std::int64_t kSmallIntegers = 2;  // 0 and 1: masks, types, flags
+constexpr std::int64_t kUnknownSize = 3;  // where a symbol has no hint
 
 // ---- sizes -------------------------------------------------------------------------------------
 
@@ -80,8 +83,9 @@ void set_batch(const Model& model, Sizes& symbols, std::int64_t batch) {
     found = true;
   }
   if (!found)
-    throw Error("no input has a dynamic first dimension to be the batch: export the model with "
-                "dynamic_shapes, or give inputs of that size");
+    throw Error(
+        "no input has a dynamic first dimension to be the batch: export the model with "
+        "dynamic_shapes, or give inputs of that size");
 }
 
 std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& symbols) {
@@ -143,18 +147,82 @@ void smallest_table(const Model& model, NodeId index, int depth,
 
 // ---- values ------------------------------------------------------------------------------------
 
-at::Tensor random_values(const Model& model, NodeId id, const std::vector<std::int64_t>& sizes,
-                         at::Generator& generator) {
-  const c10::ScalarType dtype = model.graph()[id].type->dtype;
-  if (at::isComplexType(dtype)) return at::randn(sizes, generator, at::kComplexDouble).to(dtype);
-  if (at::isFloatingType(dtype)) return at::randn(sizes, generator, at::kDouble).to(dtype);
-  std::optional<std::int64_t> rows;
-  if (dtype != at::kBool) smallest_table(model, id, 0, rows);
-  const std::int64_t limit = std::max<std::int64_t>(1, rows.value_or(kSmallIntegers));
-  return at::randint(0, limit, sizes, generator, at::kLong).to(dtype);
+// What an example of an input tells about others.
+struct Like {
+  double mean = 0, deviation = 1;    // of floating-point numbers
+  std::int64_t least = 0, most = 0;  // of integers
+  bool is_mask = false;              // nothing but 0 and 1
+  bool counts = false;               // each row is n, n+1, n+2 …
+};
+
+std::optional<Like> like(const std::vector<IValue>& samples, std::size_t i) {
+  if (i >= samples.size() || !samples[i].isTensor()) return std::nullopt;
+  const at::Tensor sample = samples[i].toTensor().detach().cpu();
+  if (sample.numel() == 0 || sample.is_complex() || sample.layout() != c10::kStrided)
+    return std::nullopt;
+  Like like;
+  const at::Tensor values = sample.to(at::kDouble);
+  like.is_mask = values.eq(0).logical_or(values.eq(1)).all().item<bool>();
+  if (sample.is_floating_point()) {
+    if (!at::isfinite(values).all().item<bool>() || values.numel() < 2) return like;
+    const double deviation = values.std().item<double>();
+    if (deviation > 0) like.mean = values.mean().item<double>(), like.deviation = deviation;
+    if (like.is_mask && deviation == 0) like.is_mask = values.min().item<double>() == 1;
+  } else if (sample.scalar_type() != at::kBool) {
+    like.least = sample.min().item<std::int64_t>();
+    like.most = sample.max().item<std::int64_t>();
+    like.counts = sample.dim() > 0 && sample.size(-1) > 2 && sample.diff().eq(1).all().item<bool>();
+  }
+  return like;
 }
 
-IValue generated(const Model& model, NodeId id, const Sizes& symbols, at::Generator& generator) {
+// Each row begins with ones and ends with zeros, as rows of tokens and padding do; no row is all
+// zeros, and both are there where there is room for them.
+at::Tensor mask_values(const std::vector<std::int64_t>& sizes, at::Generator& generator) {
+  if (sizes.empty() || sizes.back() < 2) return at::ones(sizes, at::kLong);
+  const std::int64_t length = sizes.back();
+  std::vector<std::int64_t> rows(sizes.begin(), sizes.end() - 1);
+  rows.push_back(1);
+  at::Tensor ones = at::randint(1, length + 1, rows, generator, at::kLong);
+  if (ones.numel() > 0) {
+    ones.view(-1)[0] = length;
+    ones.view(-1)[-1] = std::max<std::int64_t>(1, length - 1 - length / 3);
+  }
+  return at::arange(length, at::kLong).lt(ones).to(at::kLong);
+}
+
+at::Tensor whole_numbers(const Model& model, NodeId id, const std::vector<std::int64_t>& sizes,
+                         const std::optional<Like>& like, at::Generator& generator) {
+  const c10::ScalarType dtype = model.graph()[id].type->dtype;
+  std::optional<std::int64_t> rows;
+  if (dtype != at::kBool) smallest_table(model, id, 0, rows);
+  if (rows) return at::randint(0, std::max<std::int64_t>(1, *rows), sizes, generator, at::kLong);
+  if (!like || like->is_mask || dtype == at::kBool) return mask_values(sizes, generator);
+  if (like->counts && !sizes.empty())
+    return at::arange(like->least, like->least + sizes.back(), at::kLong).expand(sizes).clone();
+  return at::randint(like->least, like->most + 1, sizes, generator, at::kLong);
+}
+
+at::Tensor random_values(const Model& model, NodeId id, const std::vector<std::int64_t>& sizes,
+                         const std::optional<Like>& like, at::Generator& generator) {
+  const c10::ScalarType dtype = model.graph()[id].type->dtype;
+  if (at::isComplexType(dtype)) return at::randn(sizes, generator, at::kComplexDouble).to(dtype);
+  if (!at::isFloatingType(dtype)) return whole_numbers(model, id, sizes, like, generator).to(dtype);
+  if (like && like->is_mask) return mask_values(sizes, generator).to(dtype);
+  const at::Tensor normal = at::randn(sizes, generator, at::kDouble);
+  return (like ? normal * like->deviation + like->mean : normal).to(dtype);
+}
+
+std::vector<IValue> samples_of(const Model& model) {
+  try {
+    return sample_inputs(model).value_or(std::vector<IValue>());
+  } catch (const Error&) {  // there are some, but not ones that can be read
+    return {};
+  }
+}
+
+IValue generated(const Model& model, NodeId id, const Sizes& symbols,
+                 const std::optional<Like>& like, at::Generator& generator) {
   const Node& node = model.graph()[id];
   if (!node.type) {
     if (model.graph().num_users(id) == 0) return {};
@@ -164,7 +232,7 @@ IValue generated(const Model& model, NodeId id, const Sizes& symbols, at::Genera
   const TensorType& type = *node.type;
   try {
     const auto sizes = concrete(type.sizes, symbols);
-    at::Tensor tensor = random_values(model, id, sizes, generator);
+    at::Tensor tensor = random_values(model, id, sizes, like, generator);
     const bool fixed = std::all_of(type.sizes.begin(), type.sizes.end(),
                                    [](const Dim& dim) { return dim.known(); });
     if (fixed && !type.strides.empty()) {
@@ -186,9 +254,10 @@ std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int
       at::detail::createCPUGenerator(seed + static_cast<std::uint64_t>(variation));
   Sizes symbols = symbol_sizes(model, variation);
   if (batch > 0) set_batch(model, symbols, batch);
+  const std::vector<IValue> samples = samples_of(model);
   std::vector<IValue> inputs;
   for (NodeId id : user_placeholders(model))
-    inputs.push_back(generated(model, id, symbols, generator));
+    inputs.push_back(generated(model, id, symbols, like(samples, inputs.size()), generator));
   return inputs;
 }
 
