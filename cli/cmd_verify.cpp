@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "output.h"
+#include "progress.h"
 #include "refx/pt2.h"
 #include "refx/verify.h"
 
@@ -19,9 +20,13 @@ int verify(const VerifyOptions& options) {
   if (!options.inputs.empty()) how.inputs = {inputs_for(model, options.inputs, options.seed)};
   how.tolerance = options.tolerance;
   how.per_step = options.per_step;
+  how.power = options.power;
   how.threads = options.threads;
   how.seed = options.seed;
+  Progress progress(0);
+  how.progress = progress.callback();
   const Verification result = refx::verify(model, how);
+  progress.clear();
   if (options.json)
     fmt::print("{}", to_json(result));
   else

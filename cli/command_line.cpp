@@ -245,6 +245,7 @@ void CommandLine::define_running() {
   sub = add("verify", "Compare what a model computes with what its original did",
             "  refx verify fast.pt2\n"
             "  refx verify fast.pt2 --per-step           the error of each step by itself\n"
+            "  refx verify fast.pt2 --power              how small a wrong it would notice\n"
             "  refx verify fast.pt2 --against model.pt2 --inputs x.pt",
             [this] { return verify(verify_options); });
   model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
@@ -252,10 +253,12 @@ void CommandLine::define_running() {
       ->option_text("OTHER");
   inputs(sub, verify_options.inputs, verify_options.seed);
   sub->add_option("--tolerance", verify_options.tolerance,
-                  "The largest relative error; without it, a bound from the original's own")
+                  "The largest relative error; without it, what rounding explains")
       ->option_text("X")
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--per-step", verify_options.per_step, "Measure every step by itself, too");
+  sub->add_flag("--power", verify_options.power,
+                "Plant ever smaller wrongs in what each step made: which would be noticed");
   threads(sub, verify_options.threads, "Threads to run on (1): they change the bits of results");
   json(sub, verify_options.json);
 }

@@ -70,7 +70,7 @@ int run(const RunOptions& options);
 
 struct VerifyOptions {
   std::string model, against, inputs;
-  bool per_step = false, json = false;
+  bool per_step = false, power = false, json = false;
   double tolerance = 0;  // 0: automatic
   int threads = 1;
   unsigned seed = 0;

@@ -1,46 +1,62 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "refx/inputs.h"
 #include "refx/model.h"
+#include "refx/progress.h"
 
 namespace refx {
 
+// What verify() says. `cannot_tell` is not a pass: the reason says what stands in the way.
+enum class Answer : std::uint8_t { pass, cannot_tell, fail };
+std::string to_string(Answer answer);  // "pass", "cannot tell", "fail"
+
 struct VerifyOptions {
   const Model* against = nullptr;  // null: the model's own original
-  // None: the file's sample inputs or generated ones; two more sets where sizes are symbolic.
+  // None: the file's sample inputs, generated ones, and other sizes where they are symbolic.
   std::vector<Inputs> inputs = {};
   double tolerance = 0;  // the largest relative error; 0: see verify()
   bool per_step = false;
-  int threads = 1;  // they change the bits of results; 0: as many as there are now
+  bool power = false;  // for each step the smallest wrong that would be noticed, see StepPower
+  int threads = 1;     // they change the bits of results; 0: as many as there are now
   std::uint64_t seed = 0;
+  OnProgress progress = {};
 };
 
-// One output, or one tensor that the model writes, on one set of inputs. Errors are the largest
-// distance of an element from the reference, relative ones as a part of the largest magnitude
-// there.
+// A largest error and what is allowed where it was found: in the row (along the last dimension)
+// that goes farthest into what is allowed, or beyond it.
+struct Distance {
+  double error = 0, allowed = 0;
+};
+
+// One output, or one tensor that the model writes, on one set of inputs. Distances are absolute;
+// relative ones are parts of the scale.
 struct OutputCheck {
-  std::string path;    // "output[0]['logits']", "state 'bn.running_mean'", "input 'cache'"
-  std::string type;    // "f32[2, 10]"
-  bool exact = false;  // integers and the like: compared bit by bit with the original
-  double scale = 0;    // the largest magnitude of the reference
-  double original_error = 0, current_error = 0;
-  double rounding_error = 0;  // what rounding all tensors once more would do, see verify()
-  double allowed = 0;
+  std::string path;           // "output[0]['logits']", "state 'bn.running_mean'", "input 'cache'"
+  std::string type;           // "f32[2, 10]"
+  bool exact = false;         // integers and the like: compared bit by bit
+  double scale = 0;           // the largest magnitude of the reference
+  Distance meaning;           // of the model in fp64 from the original in fp64
+  Distance now;               // of the model as it runs from the reference
+  double original_error = 0;  // the largest, of the original as it runs
+  double original_l2 = 0, l2 = 0;  // relative: the length of the error as a part of the output's
+  double beyond = 0;               // the share of elements whose error is beyond what is allowed
+  Answer answer = Answer::pass;
   std::string problem;  // empty: passed
 
-  bool passed() const { return problem.empty(); }
-  double original_relative() const { return scale > 0 ? original_error / scale : original_error; }
-  double current_relative() const { return scale > 0 ? current_error / scale : current_error; }
+  bool passed() const { return answer == Answer::pass; }
+  double relative(double error) const { return scale > 0 ? error / scale : error; }
 };
 
 struct SetCheck {
   std::string origin;  // of the inputs
   std::vector<OutputCheck> outputs;
-  bool passed() const;
+  Answer answer() const;
+  bool passed() const { return answer() == Answer::pass; }
 };
 
 // A step by itself: the original with this step and those it is built on, and no others. So its
@@ -54,6 +70,14 @@ struct StepCheck {
   bool passed() const { return worst.passed(); }
 };
 
+// How small a wrong in what a step made would be noticed, on these inputs: every number that the
+// step hands on is multiplied by 1 + part or 1 - part.
+struct StepPower {
+  StepId id;
+  std::string transformation, site;
+  std::optional<double> noticed;  // the smallest part; none: not even a part of 1 is noticed
+};
+
 struct Verification {
   bool in_fp64 = true;  // the reference is the original in fp64; else the original as it is …
   std::string why_not;  // … for this reason
@@ -62,22 +86,41 @@ struct Verification {
   std::uint64_t seed = 0;
   std::vector<SetCheck> sets;
   std::vector<StepCheck> steps;
+  std::vector<StepPower> power;
+  std::vector<std::string> warnings;  // steps that these inputs do not test
   std::vector<std::string> notes;
 
-  bool passed() const;
+  Answer answer() const;
+  bool passed() const { return answer() == Answer::pass; }
+  std::string reason() const;  // of the answer; empty for pass
 };
 
-// Runs the original and the model as it is now, both in their own dtype, and compares both with the
-// original in fp64. A rewrite rounds in other places, so it may err as the original does, or as it
-// would after one more rounding of every weight and input (measured in fp64, since an original may
-// be lucky): an output passes with up to kGrowth times the larger of the two, or kRoundings
-// roundings of its largest magnitude. Non-finite values must stand in the same places, and
-// everything that is not floating-point must be equal. Writes no tensor of the model, and leaves
-// the global random state and the number of threads as they were. Throws Error if one of the forms
-// cannot be run.
-inline constexpr double kGrowth = 8;
+// Asks two questions about every output.
+//
+// Does the model mean the same? Both forms run in fp64. They may differ by what rounding the
+// weights that a rewrite made does to the original, measured, and by fp64's own rounding.
+//
+// Does it run as well? The model in its own dtype may err as the original does, or as the original
+// does in fp64 with one more rounding of every parameter and every result that rounds.
+//
+// The measured effect of rounding counts only where it is one: it shrinks with the noise, two seeds
+// agree, and nothing that the model decides (comparisons, indices, casts) is decided otherwise. An
+// output passes with up to kGrowth times that (kGrowthOfL2 for its relative L2), or kRoundings
+// roundings of the largest number in its row, but never with more than largest_allowed() of its
+// scale. Where rounding alone does more, where the original itself is farther off, where a decision
+// is so close that rounding turns it, or where there is no fp64 run and the bits differ, the answer
+// is cannot_tell. Non-finite values must stand in the same places, and everything that is not
+// floating-point must be equal.
+//
+// Writes no tensor of the model, and leaves the global random state and the number of threads as
+// they were. Throws Error if one of the forms cannot be run.
+inline constexpr double kGrowth = 8, kGrowthOfL2 = 3;
 inline constexpr double kRoundings = 16;
+double largest_allowed(c10::ScalarType dtype);  // as a part of the output's scale
 Verification verify(const Model& model, const VerifyOptions& options = {});
+
+// A planted change of this size that goes unnoticed is a warning.
+inline constexpr double kPlanted = 0.01;
 
 // A table for people, and an object for programs.
 std::string to_text(const Verification& verification);

@@ -7,6 +7,7 @@
 #include "exec/compile.h"
 #include "exec/plan.h"
 #include "exec/program.h"
+#include "exec/watch.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -30,6 +31,17 @@ std::string expected_inputs(const exec::Program& program, std::size_t got) {
   return "model takes " + std::to_string(n) + (n == 1 ? " input" : " inputs") +
          (n == 0 ? "" : " (" + names + ")") + ", got " + std::to_string(got);
 }
+
+void check_count(const exec::Program& program, const std::vector<IValue>& inputs) {
+  if (inputs.size() != program.user_inputs.size())
+    throw Error(expected_inputs(program, inputs.size()));
+}
+
+// The cost of inference mode, and ordinary tensors come out.
+struct BelowAutograd {
+  c10::AutoGradMode no_grad{false};
+  at::AutoDispatchBelowADInplaceOrView below;
+};
 
 std::string first_line(const char* message) {
   std::string text(message);
@@ -93,13 +105,17 @@ IValue write_back(exec::Program& program, IValue result) {
   return c10::ivalue::Tuple::create(std::move(rest));
 }
 
-IValue run_plainly(exec::Program& p, exec::Stack& stack, const std::vector<IValue>& inputs) {
+IValue run_plainly(exec::Program& p, exec::Stack& stack, const std::vector<IValue>& inputs,
+                   exec::Watcher* watcher = nullptr) {
   SlotGuard guard(p, inputs);
   exec::Instruction* current = nullptr;
   try {
     for (exec::Instruction& i : p.code) {
       current = &i;
+      const auto at = static_cast<std::size_t>(&i - p.code.data());
+      if (watcher) watcher->before(at, p);
       exec::execute(i, p.slots, stack);
+      if (watcher) watcher->after(at, p);
     }
   } catch (...) {
     rethrow(*current);
@@ -163,10 +179,8 @@ bool Executor::last_run_was_planned() const { return program_->planned; }
 // one; others, such as shapes that change all the time, are not.
 IValue Executor::run(const std::vector<IValue>& inputs) {
   Program& p = *program_;
-  if (inputs.size() != p.user_inputs.size()) throw Error(expected_inputs(p, inputs.size()));
-  // Below autograd: the cost of inference mode, and ordinary tensors come out.
-  c10::AutoGradMode no_grad(false);
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  check_count(p, inputs);
+  const BelowAutograd below_autograd;
   p.planned = false;
   if (!p.may_plan) return run_plainly(p, p.stack, inputs);
   p.current.assign(inputs);
@@ -182,6 +196,15 @@ IValue Executor::run(const std::vector<IValue>& inputs) {
   if (plan) p.plans.insert(p.plans.begin(), std::move(plan));
   if (p.plans.size() > kPlans) p.plans.pop_back();
   return result;
+}
+
+IValue exec::run_watched(const Model& model, const std::vector<IValue>& inputs,
+                         exec::Watcher& watcher) {
+  exec::Program program = exec::Compiler(model).compile();
+  check_count(program, inputs);
+  const BelowAutograd below_autograd;
+  exec::Stack stack;
+  return run_plainly(program, stack, inputs, &watcher);
 }
 
 IValue Model::forward(std::vector<IValue> inputs) {

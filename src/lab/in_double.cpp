@@ -57,8 +57,15 @@ void widen(const Model& model, Node& node) {
 }  // namespace
 
 Model in_double(const Model& model) {
+  return in_double(model,
+                   [](const at::Tensor& tensor, const Widen& widened) { return widened(tensor); });
+}
+
+Model in_double(const Model& model,
+                const std::function<at::Tensor(const at::Tensor&, const Widen&)>& keep) {
+  const Widen widen_tensor = [](const at::Tensor& tensor) { return widened(tensor); };
   return converted(
-      model, [](const at::Tensor& tensor) { return widened(tensor); },
+      model, [&](const at::Tensor& tensor) { return keep(tensor, widen_tensor); },
       [&](Node& node) { widen(model, node); });
 }
 
@@ -67,6 +74,10 @@ std::vector<IValue> in_double(const std::vector<IValue>& inputs) {
   for (const IValue& input : inputs)
     wide.push_back(input.isTensor() ? IValue(widened(input.toTensor())) : input);
   return wide;
+}
+
+bool is_approximate(c10::ScalarType dtype) {
+  return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
 }
 
 double rounding(c10::ScalarType dtype) {
@@ -89,38 +100,31 @@ double rounding(c10::ScalarType dtype) {
 
 namespace {
 
-at::Tensor jittered(const at::Tensor& exact, c10::ScalarType narrow, at::Generator& generator) {
-  if (narrow == exact.scalar_type() || exact.numel() == 0) return exact;
-  at::Tensor part = at::rand(exact.sizes(), generator, at::kDouble).mul_(2).sub_(1);
-  return exact * part.mul_(rounding(narrow)).add_(1).to(exact.device());
+at::Tensor jittered(const at::Tensor& exact, double part, at::Generator& generator) {
+  const at::Tensor factors =
+      at::rand(exact.sizes(), generator, at::kDouble).mul_(2 * part).add_(1 - part);
+  return exact * factors.to(exact.device());
 }
 
 }  // namespace
 
-Model jittered(const Model& exact, const Model& narrow, std::uint64_t seed) {
+Model jittered(const Model& exact, const Model& narrow, const std::set<StateId>& entries,
+               double roundings, std::uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
   Model copy = exact;
   Editor editor(copy);
   std::unordered_map<const void*, at::Tensor> made;
-  for (StateId id : exact.state()) {
+  for (StateId id : entries) {
     const at::Tensor tensor(exact.state().tensor(id));
+    if (!is_approximate(tensor.scalar_type())) continue;
     at::Tensor& other = made[tensor.unsafeGetTensorImpl()];
     if (!other.defined())
-      other = jittered(tensor, narrow.state().tensor(id).scalar_type(), generator);
-    if (!other.is_same(tensor)) editor.set_state(id, other);
+      other = jittered(tensor, roundings * rounding(narrow.state().tensor(id).scalar_type()),
+                       generator);
+    editor.set_state(id, other);
   }
   editor.commit_as_origin(exact.source());
   return copy;
-}
-
-std::vector<IValue> jittered(const std::vector<IValue>& exact, const std::vector<IValue>& narrow,
-                             std::uint64_t seed) {
-  at::Generator generator = at::detail::createCPUGenerator(seed);
-  std::vector<IValue> all = exact;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (all[i].isTensor())
-      all[i] = jittered(all[i].toTensor(), narrow[i].toTensor().scalar_type(), generator);
-  return all;
 }
 
 DoubleByDefault::DoubleByDefault() : before_(c10::get_default_dtype_as_scalartype()) {

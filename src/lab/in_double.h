@@ -1,8 +1,11 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <vector>
 
 #include "refx/model.h"
@@ -13,13 +16,18 @@ namespace refx {
 // asks for. Integers stay. It is to be run under DoubleByDefault. Throws Error for a model that
 // depends on the bits of a narrower type.
 Model in_double(const Model& model);
+// The same, where `keep` gives the tensor in fp64 for one that it has seen before.
+using Widen = std::function<at::Tensor(const at::Tensor&)>;
+Model in_double(const Model& model,
+                const std::function<at::Tensor(const at::Tensor&, const Widen&)>& keep);
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
 
-// What `exact` would be if every tensor of the model, and every input, had been rounded once more
-// in the dtype that it has in `narrow`: each number is off by up to that, at random.
-Model jittered(const Model& exact, const Model& narrow, std::uint64_t seed);
-std::vector<c10::IValue> jittered(const std::vector<c10::IValue>& exact,
-                                  const std::vector<c10::IValue>& narrow, std::uint64_t seed);
+// `exact` with these entries of its state off by up to `roundings` roundings in the dtype that they
+// have in `narrow`, at random.
+Model jittered(const Model& exact, const Model& narrow, const std::set<StateId>& entries,
+               double roundings, std::uint64_t seed);
+
+bool is_approximate(c10::ScalarType dtype);  // floating-point or complex
 
 // What one rounding may do to a number of this type, as a part of it: half of epsilon.
 double rounding(c10::ScalarType dtype);

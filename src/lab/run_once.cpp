@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "exec/watch.h"
 #include "lab/private_state.h"
 #include "refx/executor.h"
 
@@ -91,14 +92,15 @@ std::vector<IValue> copies(const std::vector<IValue>& inputs) {
   return all;
 }
 
-Run run_once(const Model& model, const std::vector<IValue>& inputs, std::uint64_t seed) {
+Run run_once(const Model& model, const std::vector<IValue>& inputs, std::uint64_t seed,
+             exec::Watcher* watcher) {
   const Model copy = with_private_state(model);
   const std::vector<IValue> own = copies(inputs);
-  Executor executor(copy);
   for (at::Generator& generator : generators()) generator.set_current_seed(seed);
   const std::vector<at::Tensor> before = states();
   Run run;
-  run.output = nest_output(model, executor.run(own));
+  run.output = nest_output(
+      model, watcher ? exec::run_watched(copy, own, *watcher) : Executor(copy).run(own));
   run.random = !same(before, states());
   add(run, "output", run.output);
   add_written_state(run, model, copy);

@@ -12,6 +12,10 @@
 
 namespace refx {
 
+namespace exec {
+class Watcher;
+}
+
 // Fixes the number of threads and keeps the global random state, until it goes away.
 class Environment {
  public:
@@ -36,7 +40,8 @@ struct Run {
 // Inputs that a run may write into.
 std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs);
 
-// On copies of the inputs and of the state that it writes, from this seed.
-Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed);
+// On copies of the inputs and of the state that it writes, from this seed; under a watcher, if any.
+Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed,
+             exec::Watcher* watcher = nullptr);
 
 }  // namespace refx

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "io/placeholders.h"
-#include "lab/compare.h"
+#include "lab/judge.h"
 #include "refx/error.h"
 #include "refx/text.h"
 

@@ -5,46 +5,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <deque>
+#include <map>
 #include <set>
 
-#include "lab/compare.h"
 #include "lab/forms.h"
-#include "lab/in_double.h"
-#include "lab/run_once.h"
+#include "lab/judge.h"
+#include "lab/power.h"
+#include "lab/witness.h"
 #include "refx/bisect.h"
 #include "refx/error.h"
 #include "refx/original.h"
-#include "refx/reverse.h"
 
 namespace refx {
 
 namespace {
 
-constexpr int kVariations = 2;  // of symbolic sizes
-
-// What the original returns on one set of inputs, in its own dtype and as a reference.
-struct Truth {
-  Inputs inputs;
-  Run original, reference, rounded;
-};
+constexpr std::uint64_t kSeeds = 2;  // of generated inputs
+constexpr int kVariations = 2;       // of symbolic sizes
 
 class Verifier {
  public:
   Verifier(const Model& model, const VerifyOptions& options)
       : model_(model),
         options_(options),
-        original_(options.against ? *options.against : original_of(model)) {
+        original_(original_of_forms(options.against ? *options.against : original_of(model), model,
+                                    wide_forms_)) {
     result_.seed = options.seed;
   }
 
   Verification run() {
     const Environment environment(options_.threads);
     result_.threads = at::get_num_threads();
-    collect_truths();
-    for (const Truth& truth : truths_)
-      result_.sets.push_back({truth.inputs.origin, compare_with(truth, model_)});
+    call_witnesses();
+    for (const Witness& witness : witnesses_) {
+      progress("comparing the two forms");
+      result_.sets.push_back({witness.inputs().origin, compare(witness, model_)});
+    }
     if (options_.per_step) check_steps();
+    test_power();
     if (!options_.against && model_.history().empty())
       result_.notes.push_back("the model has no steps: it was compared with itself");
     return std::move(result_);
@@ -53,115 +52,90 @@ class Verifier {
   // For judging many forms: the original is run by prepare(), once.
   void prepare() {
     const Environment environment(options_.threads);
-    collect_truths();
+    call_witnesses();
   }
-  bool passes(const Model& form) const {
+  Answer answer(const Model& form) const {
     const Environment environment(options_.threads);
-    return std::all_of(truths_.begin(), truths_.end(), [&](const Truth& truth) {
-      return SetCheck{"", compare_with(truth, form)}.passed();
-    });
+    Answer worst = Answer::pass;
+    for (const Witness& witness : witnesses_) {
+      worst = std::max(worst, SetCheck{"", compare(witness, form)}.answer());
+      if (worst == Answer::fail) break;
+    }
+    return worst;
   }
 
  private:
   // ---- the original ----------------------------------------------------------------------------
 
-  void collect_truths() {
+  void call_witnesses() {
     if (!options_.inputs.empty()) {
-      for (const Inputs& inputs : options_.inputs) add_truth(inputs);
+      for (const Inputs& inputs : options_.inputs) add_witness(inputs);
     } else {
-      add_truth(default_inputs());
-      if (has_symbolic_inputs(original_))
-        for (int i = 1; i <= kVariations; ++i) add_variation(i);
+      add_samples();
+      for (std::uint64_t i = 0; i < kSeeds; ++i) add_generated(options_.seed + i, 0);
+      if (has_symbolic_inputs(original_.model))
+        for (int i = 1; i <= kVariations; ++i) add_generated(options_.seed, i);
+      if (witnesses_.empty()) throw Error(first_refusal_);
     }
-    result_.random = std::any_of(truths_.begin(), truths_.end(),
-                                 [](const Truth& truth) { return truth.original.random; });
-    make_references();
+    result_.random = std::any_of(witnesses_.begin(), witnesses_.end(),
+                                 [](const Witness& w) { return w.as_it_runs().random; });
+    for (Witness& witness : witnesses_) {
+      progress("the original in fp64");
+      if (const std::string why_not = witness.run_wide(); !why_not.empty()) {
+        result_.in_fp64 = false;
+        result_.why_not = why_not;
+      }
+    }
   }
 
-  Inputs default_inputs() {
+  void add_witness(Inputs inputs) {
+    progress("the original");
+    witnesses_.emplace_back(original_, std::move(inputs), options_.seed);
+  }
+
+  void add_samples() {
     try {
-      if (auto samples = sample_inputs(original_))
-        return {std::move(*samples), "the file's sample inputs"};
+      if (auto samples = sample_inputs(original_.model))
+        add_witness({std::move(*samples), "the file's sample inputs"});
     } catch (const Error& error) {
       result_.notes.push_back(fmt::format("the sample inputs were not used: {}", error.what()));
     }
-    return {generated_inputs(original_, options_.seed),
-            fmt::format("generated with seed {}", options_.seed)};
   }
 
-  void add_truth(Inputs inputs) {
-    Run run = run_once(original_, inputs.values, options_.seed);
-    truths_.push_back({std::move(inputs), std::move(run), {}, {}});
-  }
-
-  // Sizes that the ranges allow but the model does not are no fault of a rewrite.
-  void add_variation(int variation) {
-    const std::string origin =
-        fmt::format("generated with seed {}, other sizes ({})", options_.seed, variation);
+  // Values and sizes that the types allow but the model does not are no fault of a rewrite.
+  void add_generated(std::uint64_t seed, int variation) {
+    std::string origin = fmt::format("generated with seed {}", seed);
+    if (variation > 0) origin += fmt::format(", other sizes ({})", variation);
     try {
-      add_truth({generated_inputs(original_, options_.seed, variation), origin});
+      add_witness({generated_inputs(original_.model, seed, variation), origin});
     } catch (const Error& error) {
+      if (first_refusal_.empty()) first_refusal_ = error.what();
       result_.notes.push_back(
-          fmt::format("{}: the original does not run: {}", origin, error.what()));
+          fmt::format("inputs {}: the original does not run: {}", origin, error.what()));
     }
-  }
-
-  void make_references() {
-    try {
-      if (result_.random) throw Error("the model draws random numbers, and fp64 would draw others");
-      const DoubleByDefault by_default;
-      const Model wide = in_double(original_);
-      const Model rounded = jittered(wide, original_, options_.seed);
-      for (Truth& truth : truths_) {
-        const auto inputs = in_double(truth.inputs.values);
-        truth.reference = run_once(wide, inputs, options_.seed);
-        truth.rounded =
-            run_once(rounded, jittered(inputs, truth.inputs.values, options_.seed), options_.seed);
-        check_alike(truth.original, truth.reference);
-        check_alike(truth.original, truth.rounded);
-      }
-    } catch (const Error& error) {
-      use_original_as_reference(error.what());
-    } catch (const c10::Error& error) {
-      use_original_as_reference(error.what_without_backtrace());
-    }
-  }
-
-  static void check_alike(const Run& original, const Run& reference) {
-    bool same = original.values.size() == reference.values.size();
-    for (std::size_t i = 0; same && i < original.values.size(); ++i) {
-      const Leaf &a = original.values[i], &b = reference.values[i];
-      same = a.path == b.path && a.value.isTensor() == b.value.isTensor() &&
-             (!a.value.isTensor() || a.value.toTensor().sizes() == b.value.toTensor().sizes());
-    }
-    if (!same) throw Error("it returns something else in fp64");
-  }
-
-  void use_original_as_reference(const std::string& why) {
-    result_.in_fp64 = false;
-    result_.why_not = why.substr(0, why.find('\n'));
-    for (Truth& truth : truths_) truth.reference = truth.rounded = truth.original;
   }
 
   // ---- other forms -----------------------------------------------------------------------------
 
-  std::vector<OutputCheck> compare_with(const Truth& truth, const Model& form) const {
-    const Run run = run_once(form, truth.inputs.values, options_.seed);
-    return compare(truth.reference, truth.rounded, truth.original, run,
-                   {.precise = result_.in_fp64, .tolerance = options_.tolerance});
-  }
-
-  // How far into what is allowed an error goes; beyond 1 it is too large.
-  static double load(const OutputCheck& check) {
-    if (!check.passed()) return std::numeric_limits<double>::infinity();
-    return check.allowed > 0 ? check.current_error / check.allowed : 0;
+  std::vector<OutputCheck> compare(const Witness& witness, const Model& form) const {
+    Evidence evidence = witness.evidence();
+    const Run run = witness.run(form);
+    if (!evidence.wide) return judge(evidence, run, nullptr, options_.tolerance);
+    try {
+      const Run wide = witness.run_in_fp64(wide_forms_.of(form));
+      return judge(evidence, run, &wide, options_.tolerance);
+    } catch (const Error& error) {
+      evidence.wide = nullptr;
+      evidence.why_not_wide = error.what();
+      return judge(evidence, run, nullptr, options_.tolerance);
+    }
   }
 
   using Checks = std::vector<std::vector<OutputCheck>>;  // of each set
 
   Checks check(const Model& form) const {
     Checks all;
-    for (const Truth& truth : truths_) all.push_back(compare_with(truth, form));
+    for (const Witness& witness : witnesses_) all.push_back(compare(witness, form));
     return all;
   }
 
@@ -170,7 +144,10 @@ class Verifier {
   void check_steps() {
     const auto bases = built_on(model_);
     const Checks without_any = check(form_with(model_, {}));
-    for (const auto& [id, bases_of_it] : bases) check_step(id, bases_of_it, without_any);
+    for (const auto& [id, bases_of_it] : bases) {
+      progress(fmt::format("step {} by itself", id.value));
+      check_step(id, bases_of_it, without_any);
+    }
   }
 
   void check_step(StepId id, const std::set<StepId>& built_on, const Checks& without_any) {
@@ -186,33 +163,102 @@ class Verifier {
         if (load(output) <= most) continue;
         most = load(output);
         result.worst = output;
-        result.added_error = output.current_relative() - relative_at(before[set], output.path);
+        result.added_error =
+            output.relative(output.now.error) - relative_at(before[set], output.path);
       }
     result_.steps.push_back(std::move(result));
   }
 
   static double relative_at(const std::vector<OutputCheck>& outputs, const std::string& path) {
     for (const OutputCheck& output : outputs)
-      if (output.path == path) return output.current_relative();
+      if (output.path == path) return output.relative(output.now.error);
     return 0;
+  }
+
+  // ---- how sharp it is -------------------------------------------------------------------------
+
+  // One step of each transformation tells for its like; where it is not noticed, each by itself.
+  void test_power() {
+    if (!result_.in_fp64 || options_.tolerance > 0 || model_.history().empty()) return;
+    const Model wide = wide_forms_.of(model_);
+    const PowerTest test(model_, wide, witnesses_, options_.seed);
+    std::map<std::string, std::vector<const Step*>> alike;
+    for (const Step& step : model_.history()) alike[step.signature].push_back(&step);
+    for (const auto& [signature, steps] : alike) {
+      progress(fmt::format("how sharp it is: {}", signature));
+      if (test.notices(*steps.back(), kPlanted)) continue;
+      for (const Step* step : steps)
+        if (!test.notices(*step, kPlanted)) warn(*step, test.reaches(*step));
+    }
+    if (!options_.power) return;
+    for (const Step& step : model_.history()) {
+      progress(fmt::format("how small a wrong in step {} is noticed", step.id.value));
+      result_.power.push_back(
+          {step.id, step.transformation, step.site, test.smallest_noticed(step)});
+    }
+  }
+
+  void warn(const Step& step, bool reached) {
+    result_.warnings.push_back(fmt::format(
+        "step {}, {} at {}: {}", step.id.value, step.transformation, step.site,
+        reached ? fmt::format("a change of {:g}% in what it made is not noticed on these inputs",
+                              100 * kPlanted)
+                : "these inputs do not reach it: whatever it gives, the outputs are the same"));
+  }
+
+  void progress(const std::string& what) {
+    if (options_.progress) options_.progress({0, 0, what});
   }
 
   const Model& model_;
   const VerifyOptions& options_;
-  const Model original_;
-  std::vector<Truth> truths_;
+  mutable WideForms wide_forms_;
+  const Original original_;
+  std::deque<Witness> witnesses_;
+  std::string first_refusal_;
   Verification result_;
 };
 
-template <class Items>
-bool all_passed(const Items& items) {
-  return std::all_of(items.begin(), items.end(), [](const auto& item) { return item.passed(); });
+Answer worst_of(const std::vector<OutputCheck>& outputs) {
+  Answer worst = Answer::pass;
+  for (const OutputCheck& output : outputs) worst = std::max(worst, output.answer);
+  return worst;
 }
 
 }  // namespace
 
-bool SetCheck::passed() const { return all_passed(outputs); }
-bool Verification::passed() const { return all_passed(sets) && all_passed(steps); }
+std::string to_string(Answer answer) {
+  switch (answer) {
+    case Answer::pass:
+      return "pass";
+    case Answer::cannot_tell:
+      return "cannot tell";
+    case Answer::fail:
+      return "fail";
+  }
+  return "";
+}
+
+Answer SetCheck::answer() const { return worst_of(outputs); }
+
+Answer Verification::answer() const {
+  Answer worst = Answer::pass;
+  for (const SetCheck& set : sets) worst = std::max(worst, set.answer());
+  for (const StepCheck& step : steps) worst = std::max(worst, step.worst.answer);
+  return worst;
+}
+
+std::string Verification::reason() const {
+  const Answer worst = answer();
+  if (worst == Answer::pass) return "";
+  for (const SetCheck& set : sets)
+    for (const OutputCheck& output : set.outputs)
+      if (output.answer == worst) return output.path + ": " + output.problem;
+  for (const StepCheck& step : steps)
+    if (step.worst.answer == worst)
+      return fmt::format("step {}: {}: {}", step.id.value, step.worst.path, step.worst.problem);
+  return "";
+}
 
 Verification verify(const Model& model, const VerifyOptions& options) {
   return Verifier(model, options).run();
@@ -223,12 +269,21 @@ Check within(const Model& model, const VerifyOptions& options) {
     Model model;
     VerifyOptions options;
     Verifier verifier;
-    Judge(const Model& m, const VerifyOptions& o) : model(m), options(o), verifier(model, options) {}
+    Judge(const Model& m, const VerifyOptions& o)
+        : model(m), options(o), verifier(model, options) {}
   };
   const auto judge = std::make_shared<Judge>(model, options);
   judge->verifier.prepare();
   return [judge](const Model& form) {
-    return judge->verifier.passes(form) ? Verdict::good : Verdict::bad;
+    switch (judge->verifier.answer(form)) {
+      case Answer::pass:
+        return Verdict::good;
+      case Answer::fail:
+        return Verdict::bad;
+      case Answer::cannot_tell:
+        break;
+    }
+    return Verdict::skip;
   };
 }
 

@@ -5,23 +5,30 @@ namespace refx {
 
 namespace {
 
+void write(Json& json, const char* name, const Distance& d, const OutputCheck& c) {
+  json.key(name).object().member("error", d.error).member("relative", c.relative(d.error));
+  json.member("allowed", d.allowed).member("relative_allowed", c.relative(d.allowed)).end();
+}
+
 void write(Json& json, const OutputCheck& c) {
   json.object().member("path", c.path).member("type", c.type);
-  json.member("passed", c.passed()).member("exact", c.exact);
+  json.member("verdict", to_string(c.answer)).member("passed", c.passed()).member("exact", c.exact);
   if (!c.exact) {
     json.member("scale", c.scale);
+    write(json, "in_fp64", c.meaning, c);
+    write(json, "now", c.now, c);
     json.member("original_error", c.original_error);
-    json.member("original_relative", c.original_relative());
-    json.member("error", c.current_error).member("relative", c.current_relative());
-    json.member("allowed", c.allowed);
+    json.member("original_relative", c.relative(c.original_error));
+    json.member("original_l2", c.original_l2).member("l2", c.l2);
   }
+  json.member("beyond", c.beyond);
   if (!c.passed()) json.member("problem", c.problem);
   json.end();
 }
 
 void write(Json& json, const SetCheck& set) {
-  json.object().member("inputs", set.origin).member("passed", set.passed());
-  json.key("outputs").array(Json::kLines);
+  json.object().member("inputs", set.origin).member("verdict", to_string(set.answer()));
+  json.member("passed", set.passed()).key("outputs").array(Json::kLines);
   for (const OutputCheck& check : set.outputs) write(json, check);
   json.end().end();
 }
@@ -35,21 +42,37 @@ void write(Json& json, const StepCheck& step) {
   json.end();
 }
 
+void write(Json& json, const StepPower& step) {
+  json.object().member("id", step.id.value).member("transformation", step.transformation);
+  json.member("site", step.site).key("noticed");
+  step.noticed ? json.value(*step.noticed) : json.null();
+  json.end();
+}
+
+void write(Json& json, const std::string& text) { json.value(text); }
+
+template <class Items>
+void write_all(Json& json, const char* name, const Items& items) {
+  json.key(name).array(Json::kLines);
+  for (const auto& item : items) write(json, item);
+  json.end();
+}
+
 }  // namespace
 
 std::string to_json(const Verification& v) {
   Json json;
-  json.object(Json::kLines).member("passed", v.passed());
+  json.object(Json::kLines).member("verdict", to_string(v.answer())).member("passed", v.passed());
+  if (!v.passed()) json.member("reason", v.reason());
   json.member("reference", v.in_fp64 ? "fp64" : "original");
   if (!v.in_fp64) json.member("why_not_fp64", v.why_not);
   json.member("random", v.random).member("seed", v.seed).member("threads", v.threads);
-  json.key("sets").array(Json::kLines);
-  for (const SetCheck& set : v.sets) write(json, set);
-  json.end().key("steps").array(Json::kLines);
-  for (const StepCheck& step : v.steps) write(json, step);
-  json.end().key("notes").array();
-  for (const std::string& text : v.notes) json.value(text);
-  json.end().end();
+  write_all(json, "sets", v.sets);
+  write_all(json, "steps", v.steps);
+  write_all(json, "power", v.power);
+  write_all(json, "warnings", v.warnings);
+  write_all(json, "notes", v.notes);
+  json.end();
   return json.take();
 }
 

@@ -8,57 +8,90 @@ namespace refx {
 
 namespace {
 
-std::string verdict(const std::string& problem) {
-  return problem.empty() ? "pass" : "FAIL: " + problem;
+std::string verdict(const OutputCheck& c) {
+  switch (c.answer) {
+    case Answer::pass:
+      return "pass";
+    case Answer::cannot_tell:
+      return "CANNOT TELL: " + c.problem;
+    case Answer::fail:
+      break;
+  }
+  return "FAIL: " + c.problem;
 }
-std::string number(double value) { return value == 0 ? "0" : fmt::format("{:.2e}", value); }
+std::string number(double value) { return value == 0 ? "0" : fmt::format("{:.1e}", value); }
+std::string percent(double part) {
+  return part == 0 ? "0" : part < 1e-3 ? "<0.1%" : fmt::format("{:.1f}%", 100 * part);
+}
 
 Row row_of(const OutputCheck& c) {
-  if (c.exact) return {c.path, c.type, "-", "-", "-", "-", "equal", verdict(c.problem)};
+  if (c.exact)
+    return {c.path, c.type, "-", "equal", "-", "-", "equal", "-", percent(c.beyond), verdict(c)};
   return {c.path,
           c.type,
-          number(c.original_error),
-          number(c.original_relative()),
-          number(c.current_error),
-          number(c.current_relative()),
-          number(c.allowed),
-          verdict(c.problem)};
+          number(c.relative(c.meaning.error)),
+          number(c.relative(c.meaning.allowed)),
+          number(c.relative(c.original_error)),
+          number(c.relative(c.now.error)),
+          number(c.relative(c.now.allowed)),
+          number(c.l2),
+          percent(c.beyond),
+          verdict(c)};
 }
 
 std::string outputs_of(const SetCheck& set) {
-  std::vector<Row> rows = {
-      {"output", "type", "original", "relative", "now", "relative", "allowed", "verdict"}};
+  std::vector<Row> rows = {{"output", "type", "in fp64", "allowed", "original", "now", "allowed",
+                            "L2", "beyond", "verdict"}};
   for (const OutputCheck& check : set.outputs) rows.push_back(row_of(check));
   return fmt::format("inputs: {}\n{}", set.origin, columns(rows));
 }
 
 std::string steps_of(const std::vector<StepCheck>& steps) {
   std::vector<Row> rows = {
-      {"step", "transformation", "site", "built on", "error", "added", "at", "verdict"}};
+      {"step", "transformation", "site", "built on", "in fp64", "now", "added", "at", "verdict"}};
   for (const StepCheck& step : steps) {
     std::vector<std::uint32_t> ids;
     for (StepId id : step.built_on) ids.push_back(id.value);
+    const OutputCheck& worst = step.worst;
     rows.push_back({std::to_string(step.id.value), step.transformation, step.site,
                     ids.empty() ? "-" : fmt::format("{}", fmt::join(ids, ",")),
-                    number(step.worst.current_relative()), number(step.added_error),
-                    step.worst.path, verdict(step.worst.problem)});
+                    number(worst.relative(worst.meaning.error)),
+                    number(worst.relative(worst.now.error)), number(step.added_error), worst.path,
+                    verdict(worst)});
   }
-  return "each step by itself, relative errors:\n" + columns(rows);
+  return "each step by itself:\n" + columns(rows);
+}
+
+std::string power_of(const std::vector<StepPower>& steps) {
+  std::vector<Row> rows = {{"step", "transformation", "site", "noticed from"}};
+  for (const StepPower& step : steps)
+    rows.push_back({std::to_string(step.id.value), step.transformation, step.site,
+                    step.noticed ? number(*step.noticed) : "never"});
+  return "how small a wrong in what a step made is noticed, as a part of every number:\n" +
+         columns(rows);
 }
 
 }  // namespace
 
 std::string to_text(const Verification& v) {
-  std::string text = v.in_fp64 ? "errors against the original in fp64"
-                               : "differences from the original in its own dtype";
-  text += fmt::format(", {} thread{}\n", v.threads, v.threads == 1 ? "" : "s");
+  std::string text = fmt::format(
+      "errors as parts of each output's largest number, {} thread{}\n"
+      "in fp64: between the two forms there; original, now: of each form as it runs, from {};\n"
+      "L2: of the whole output now; beyond: the share of elements beyond what is allowed\n",
+      v.threads, v.threads == 1 ? "" : "s",
+      v.in_fp64 && !v.random ? "the original in fp64" : "the original as it runs");
   if (!v.in_fp64) text += fmt::format("no fp64 run: {}\n", v.why_not);
   if (v.random)
     text += fmt::format("the outputs are random: every run started from seed {}\n", v.seed);
   for (const SetCheck& set : v.sets) text += "\n" + outputs_of(set);
   if (!v.steps.empty()) text += "\n" + steps_of(v.steps);
+  if (!v.power.empty()) text += "\n" + power_of(v.power);
+  for (const std::string& warning : v.warnings) text += "\nwarning: " + warning + "\n";
   for (const std::string& note : v.notes) text += "\nnote: " + note + "\n";
-  return text + fmt::format("\n{}\n", v.passed() ? "pass" : "FAIL");
+  const std::string reason = v.reason();
+  return text + fmt::format("\n{}{}{}\n",
+                            v.answer() == Answer::fail ? "FAIL" : to_string(v.answer()),
+                            reason.empty() ? "" : ": ", reason);
 }
 
 }  // namespace refx

@@ -37,7 +37,8 @@ MeasuredReport measured_report(const Model& model, const MeasureOptions& options
     VerifyOptions how;
     if (!options.inputs.values.empty()) how.inputs = {options.inputs};
     how.threads = options.threads;
-    how.per_step = options.per_step;
+    how.per_step = how.power = options.per_step;
+    how.progress = options.progress;
     how.seed = options.seed;
     return verify(model, how);
   });
@@ -49,8 +50,11 @@ MeasuredReport measured_report(const Model& model, const MeasureOptions& options
                          .seed = options.seed,
                          .progress = options.progress});
   });
-  if (verified.result && !verified.result->passed())
+  if (verified.result && verified.result->answer() == Answer::fail)
     result.notes.push_back("the model differs from its original: see the page, or `refx verify`");
+  if (verified.result && verified.result->answer() == Answer::cannot_tell)
+    result.notes.push_back("it cannot be told whether the model computes what its original did: " +
+                           verified.result->reason());
   result.html = report(model, {.title = options.title,
                                .verification = verified.result ? &*verified.result : nullptr,
                                .benchmark = timed.result ? &*timed.result : nullptr,

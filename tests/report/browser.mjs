@@ -125,6 +125,8 @@ const tests = {
     assert.equal(await page.locator('[aria-label=Verification] .failed').count(), 1);
     assert.equal(await page.locator('[aria-label=Speed] circle.round').count(), 6);
     assert.match(await page.textContent('[aria-label=Verification]'), /a <note>/);
+    assert.match(await page.textContent('[aria-label=Verification]'), /step 2 is <not> reached/);
+    assert.match(await page.textContent('[aria-label=Verification]'), /encoder\.layer\.2never/);
     await done();
   },
 

@@ -78,18 +78,24 @@ Verification some_verification() {
   OutputCheck good{.path = "output[0]",
                    .type = "f32[2, 3, 4]",
                    .scale = 2,
+                   .meaning = {2e-16, 2e-10},
+                   .now = {6e-7, 4e-6},
                    .original_error = 4e-7,
-                   .current_error = 6e-7,
-                   .rounding_error = 0,
-                   .allowed = 4e-6,
+                   .original_l2 = 1e-7,
+                   .l2 = 2e-7,
                    .problem = ""};
   OutputCheck bad = good;
   bad.path = "output[1]";
-  bad.current_error = 1e-3;
+  bad.now.error = 1e-3;
+  bad.beyond = 0.25;
+  bad.answer = Answer::fail;
   bad.problem = "the error is 0.001, allowed is 4e-06";
   OutputCheck exact{.path = "output[2]", .type = "i64[2]", .exact = true, .problem = ""};
   Verification v;
   v.sets.push_back({"the sample inputs", {good, bad, exact}});
+  v.power = {{StepId(1), "merge-linears", "encoder.layer.1", 3e-9},
+             {StepId(2), "merge-linears", "encoder.layer.2", {}}};
+  v.warnings = {"step 2 is <not> reached"};
   v.notes = {"a <note>"};
   return v;
 }

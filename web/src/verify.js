@@ -9,16 +9,17 @@ const LEFT = 200, RIGHT = 26, ROW = 26, TOP = 8;
 const relative = (output) => ({
   ...output,
   original: output.original_relative,
-  current: output.relative,
-  bound: output.scale > 0 && output.allowed !== null ? output.allowed / output.scale :
-                                                       output.allowed,
+  current: output.now.relative,
+  bound: output.now.relative_allowed,
+  meaning: output.in_fp64.relative,
 });
 
 const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
 
 const description = (o) =>
     `${o.path} ${o.type}: original ${error(o.original)}, now ${error(o.current)}, ` +
-    `allowed ${error(o.bound)}${o.problem ? `. ${o.problem}` : ''}`;
+    `allowed ${error(o.bound)}, L2 ${error(o.l2)}; the two forms in fp64 ${error(o.meaning)} apart` +
+    `${o.problem ? `. ${o.problem}` : ''}`;
 
 const errorPlot = (rows) => {
   const values =
@@ -77,15 +78,35 @@ const stepTable = (steps) =>
             (s) =>
                 h('tr', {}, h('td', {class: 'number'}, s.id), h('td', {}, s.transformation),
                   h('td', {class: 'site'}, h('code', {}, s.site)),
-                  h('td', {class: 'number'}, s.worst.exact ? 'equal' : error(s.worst.relative)),
+                  h('td', {class: 'number'}, s.worst.exact ? 'equal' : error(s.worst.now.relative)),
                   h('td', {class: 'number'}, error(s.added)),
-                  h('td', {class: s.passed ? 'good' : 'bad'}, s.passed ? 'pass' : 'fail')))));
+                  h('td', {class: s.passed ? 'good' : 'bad'}, s.worst.verdict)))));
+
+const powerTable = (steps) =>
+    h('table', {},
+      h('thead', {},
+        h('tr', {},
+          ['Step', 'Transformation', 'Site', 'Noticed from'].map(
+              (t, i) =>
+                  h('th', {scope: 'col', class: [0, 3].includes(i) ? 'number' : null}, t)))),
+      h('tbody', {},
+        steps.map(
+            (s) =>
+                h('tr', {}, h('td', {class: 'number'}, s.id), h('td', {}, s.transformation),
+                  h('td', {class: 'site'}, h('code', {}, s.site)),
+                  h('td', {class: 'number'}, s.noticed === null ? 'never' : error(s.noticed))))));
+
+const WORDS = {
+  'pass': 'Computes what its original did',
+  'cannot tell': 'Cannot tell whether it computes what its original did',
+  'fail': 'Differs from its original',
+};
 
 export const verifyView = (result) => {
   if (result.missing) return [note(result.missing)];
   return [
-    h('p', {class: `verdict ${result.passed ? 'good' : 'bad'}`},
-      result.passed ? 'Computes what its original did' : 'Differs from its original'),
+    h('p', {class: `verdict ${result.passed ? 'good' : 'bad'}`}, WORDS[result.verdict]),
+    result.verdict === 'cannot tell' && note(`${result.reason}.`),
     note(
         result.reference === 'fp64' ?
             'Relative errors of both forms against the original in double precision.' :
@@ -94,6 +115,15 @@ export const verifyView = (result) => {
     result.sets.map(setView),
     result.steps.length > 0 &&
         [h('h3', {}, 'Each step by itself'), firstOf(result.steps, 30, stepTable)],
+    result.power.length > 0 &&
+        [
+          h('h3', {}, 'How small a wrong would be noticed'),
+          note(
+              'The smallest relative change of every number that a step hands on which ' +
+              'verification would notice on these inputs.'),
+          firstOf(result.power, 30, powerTable),
+        ],
+    result.warnings.map((warning) => h('p', {class: 'problem'}, warning)),
     result.random &&
         note(`The model draws random numbers: every run started from seed ${result.seed}.`),
     result.notes.map(note),

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "exec/program.h"
+#include "refx/model.h"
+
+namespace refx::exec {
+
+// Looks on while a program runs, call by call, and may change what a call gives.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  virtual void before(std::size_t /*at*/, const Program&) {}
+  virtual void after(std::size_t at, Program& program) = 0;  // program.code[at] has just run
+};
+
+// One run of the model under a watcher.
+c10::IValue run_watched(const Model& model, const std::vector<c10::IValue>& inputs,
+                        Watcher& watcher);
+
+}  // namespace refx::exec
