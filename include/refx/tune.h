@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "refx/bench.h"
 #include "refx/registry.h"
+#include "refx/verify.h"
 
 namespace refx {
 
@@ -51,11 +53,14 @@ struct Tuning {
   bool decided = true;   // false in a process that only measured
   bool changed = false;  // the result differs from the input
   Contest proof;         // the input against the result, where one was tried
+  // Of verify(), the result against the input on these inputs, where one was faster; a result that
+  // fails is not taken.
+  std::optional<Answer> verdict;
 };
 
 // Finds the best form of a model on this machine and these inputs: places that are alike are
 // measured once, each by itself on the values that it sees in a run of the model; the best ways are
-// applied together and proven on the whole model, or taken back. Steps of these transformations
+// applied together and proven on the whole model, speed and results, or taken back. Steps of these transformations
 // that the model has already are up for the decision, too. The model becomes the result; on an
 // error it stays as it is.
 //

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "lab/clock.h"
-#include "lab/compare.h"
+#include "lab/judge.h"
 #include "lab/contest.h"
 #include "lab/machine.h"
 #include "lab/on_device.h"
@@ -84,9 +84,9 @@ class Tuner {
 
  private:
   void describe() {
-    const Inputs inputs = sized_inputs(input_, options_.inputs, options_.batch, options_.seed);
-    inputs_ = on_device(inputs.values, device_);
-    tuning_.inputs = describe_inputs(inputs);
+    given_ = sized_inputs(input_, options_.inputs, options_.batch, options_.seed);
+    inputs_ = on_device(given_.values, device_);
+    tuning_.inputs = describe_inputs(given_);
     tuning_.device = device_.str();
     tuning_.machine = describe_machine(device_);
     tuning_.threads = at::get_num_threads();
@@ -307,15 +307,36 @@ class Tuner {
       best = with_chosen(start);
       tuning_.proof = any_chosen() ? prove("the whole model again", as_given, whole(best)) : tuning_.proof;
     }
-    if (tuning_.proof.speed == Speed::faster && steps_of(best) != steps_of(input_)) {
+    const bool pays = tuning_.proof.speed == Speed::faster && steps_of(best) != steps_of(input_);
+    if (!pays) {
+      leave_all(fmt::format("the whole model gains nothing by it: {}", ratio_of(tuning_.proof)));
+    } else if (const std::string wrong = differs(best); !wrong.empty()) {
+      leave_all("the whole model gives something else with it: " + wrong);
+    } else {
       tuning_.changed = true;
       result = std::move(best);
-      return;
     }
+  }
+
+  void leave_all(const std::string& why) {
     for (Class& c : classes_)
-      if (c.chosen())
-        c.result.why = fmt::format("left: the whole model gains nothing by it: {}", ratio_of(tuning_.proof));
+      if (c.chosen()) c.result.why = "left: " + why;
     for (Class& c : classes_) c.result.chosen = -1;
+  }
+
+  // What is wrong with the result, if anything.
+  std::string differs(const Model& best) {
+    const bool exact = std::all_of(all_.begin(), all_.end(),
+                                   [](const auto& t) { return t->preserves_computation(); });
+    if (!exact) return "";
+    progress("comparing results", 1);
+    const Verification verification =
+        verify(best, {.against = &input_, .inputs = {given_}, .threads = 0, .seed = options_.seed});
+    tuning_.verdict = verification.answer();
+    if (tuning_.verdict == Answer::cannot_tell)
+      tuning_.notes.push_back("it cannot be told whether the result computes what the model did: " +
+                              verification.reason());
+    return tuning_.verdict == Answer::fail ? verification.reason() : "";
   }
 
   static std::multiset<std::string> steps_of(const Model& model) {
@@ -442,7 +463,8 @@ class Tuner {
   const Environment environment_;
   const std::unique_ptr<Ranks> ranks_;
   std::vector<TransformationPtr> all_;
-  std::vector<c10::IValue> inputs_;
+  Inputs given_;
+  std::vector<c10::IValue> inputs_;  // those, on the device
   std::optional<Trials> trials_;
   std::vector<Class> classes_;
   std::string lines_;  // of the class just measured

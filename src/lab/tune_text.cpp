@@ -37,7 +37,8 @@ std::string to_text(const Tuning& t) {
     text += "measured only; the decision is made elsewhere\n";
   else if (t.changed)
     text += fmt::format("{}: {:.3f}x ({:.3f} .. {:.3f}), 99% confidence\n", to_string(t.proof.speed),
-                        t.proof.ratio, t.proof.low, t.proof.high);
+                        t.proof.ratio, t.proof.low, t.proof.high) +
+            (t.verdict == Answer::pass ? "the results agree\n" : "");
   else if (std::any_of(t.classes.begin(), t.classes.end(),
                        [](const PlaceClass& c) { return c.chosen >= 0; }))
     text += "the model has its best form already\n";
@@ -75,6 +76,8 @@ std::string to_json(const Tuning& t) {
   }
   json.end().key("proof");
   t.proof.rounds.empty() ? void(json.null()) : write(json, t.proof);
+  json.key("verdict");
+  t.verdict ? json.value(to_string(*t.verdict)) : json.null();
   json.member("inputs", t.inputs).member("device", t.device).member("threads", t.threads);
   json.member("mode", "inference").member("machine", t.machine);
   texts("notes", t.notes);
