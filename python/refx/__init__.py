@@ -26,8 +26,8 @@ _check_torch()
 
 from . import _core  # noqa: E402
 from ._core import Error, InternalError  # noqa: E402
-from ._lab import Benchmark, Bisection, Report, Tuning  # noqa: E402
-from ._model import Model, Site, Verification, export, from_exported, load  # noqa: E402
+from ._lab import Benchmark, Bisection, Report, Tuning, Verification  # noqa: E402
+from ._model import Model, Site, export, from_exported, load  # noqa: E402
 from ._step import Step  # noqa: E402
 
 __version__ = _build.VERSION

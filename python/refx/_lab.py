@@ -51,6 +51,32 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
+class Verification(Result):
+    """How far a model's outputs are from its original's. True if rounding explains it."""
+
+    verdict: str  # "pass", "fail" or "cannot tell"
+    reason: str  # why it does not pass
+    outputs: list[dict[str, Any]] = dataclasses.field(repr=False)  # each on each set of inputs
+    steps: list[dict[str, Any]] = dataclasses.field(repr=False)  # each by itself, with per_step
+    power: list[dict[str, Any]] = dataclasses.field(repr=False)  # what would be noticed, with power
+    warnings: list[str]  # steps that these inputs do not test
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == "pass"
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    @classmethod
+    def of(cls, result: tuple[str, str]) -> Verification:
+        data = json.loads(result[0])
+        outputs = [{**output, "inputs": s["inputs"]} for s in data["sets"] for output in s["outputs"]]
+        return cls(data, result[1], data["verdict"], data.get("reason", ""), outputs, data["steps"],
+                   data["power"], data["warnings"])
+
+
+@dataclasses.dataclass(frozen=True)
 class Benchmark(Result):
     """How much faster a model is than another, with the interval that holds the true ratio."""
 

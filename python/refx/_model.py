@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Optional, Union
 import torch
 
 from . import _core
-from ._lab import Benchmark, Bisection, Progress, Report, Tuning, callback
+from ._lab import Benchmark, Bisection, Progress, Report, Tuning, Verification, callback
 from ._step import Step
 
 
@@ -26,22 +26,6 @@ class Site:
     def __str__(self) -> str:
         why = f": refused, {self.refused}" if self.refused else ""
         return f"{self.transformation}  {self.name}{why}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Verification:
-    """How far a model's outputs are from its original's, both against fp64. True if all is well."""
-
-    passed: bool
-    outputs: list[dict[str, Any]] = dataclasses.field(repr=False)
-    steps: list[dict[str, Any]] = dataclasses.field(repr=False)
-    text: str = dataclasses.field(repr=False)
-
-    def __bool__(self) -> bool:
-        return self.passed
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class _Text(str):
@@ -152,11 +136,19 @@ class Model:
             return _Text(self.original()._core.diff(self._core))
         return _Text(self._core.diff(other._core))
 
-    def verify(self, against: Optional[Model] = None, *, per_step: bool = False, tolerance: float = 0,
-               seed: int = 0) -> Verification:
-        """Runs the model and its original and compares both with the original in fp64."""
+    def verify(self, against: Optional[Model] = None, *, inputs: Any = None, per_step: bool = False,
+               power: bool = False, tolerance: float = 0, threads: int = 1, seed: int = 0,
+               progress: Optional[Progress] = None) -> Verification:
+        """Whether the model still computes what its original, or another model, does.
+
+        Both forms run in fp64 and in their own dtype. ``power`` says for each step how small a wrong
+        in what it made would be noticed; ``tolerance`` is a largest relative error instead of what
+        rounding explains. ``inputs`` is ``(args, kwargs)`` or args alone; without it the file's sample
+        inputs and generated ones are used.
+        """
         other: Any = None if against is None else against._core
-        return Verification(*self._core.verify(other, per_step, tolerance, seed))
+        return Verification.of(self._core.verify(other, inputs, per_step, power, tolerance, threads, seed,
+                                                 callback(progress)))
 
     def bench(self, against: Optional[Model] = None, *, inputs: Any = None, batch: int = 0,
               threads: int = 0, device: str = "", cuda_graph: bool = False, per_step: bool = False,

@@ -27,6 +27,22 @@ OnProgress to_progress(const py::object& callback) {
   };
 }
 
+Result verify(const Model& self, const Model* against, const py::object& inputs, bool per_step,
+              bool power, double tolerance, int threads, std::uint64_t seed,
+              const py::object& progress) {
+  VerifyOptions options{.against = against,
+                        .tolerance = tolerance,
+                        .per_step = per_step,
+                        .power = power,
+                        .threads = threads,
+                        .seed = seed,
+                        .progress = to_progress(progress)};
+  if (!inputs.is_none()) options.inputs = {to_inputs(self, inputs)};
+  const py::gil_scoped_release no_gil;
+  const Verification result = refx::verify(self, options);
+  return {to_json(result), to_text(result)};
+}
+
 Result bench(const Model& self, const Model* against, const py::object& inputs, std::int64_t batch,
              int threads, const std::string& device, bool cuda_graph, bool per_step, int rounds,
              double seconds, std::uint64_t seed, const py::object& progress) {
@@ -141,7 +157,8 @@ Result bisect_steps(const Model& model, const py::object& judge, const py::objec
 }
 
 void bind_lab(py::class_<Model>& model) {
-  model.def("bench", &bench)
+  model.def("verify", &verify)
+      .def("bench", &bench)
       .def("tune", &tune)
       .def("bisect", &bisect)
       .def("bisect_within", &bisect_within)

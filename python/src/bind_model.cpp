@@ -16,7 +16,6 @@
 #include "refx/registry.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
-#include "refx/verify.h"
 
 namespace refx::python {
 
@@ -93,43 +92,6 @@ std::vector<StepId> chosen(const Model& model, const std::optional<std::string>&
   return what ? model.history().select(*what) : model.history().ids();
 }
 
-py::dict as_dict(const OutputCheck& check) {
-  using namespace py::literals;
-  return py::dict("path"_a = check.path, "type"_a = check.type,
-                  "original_error"_a = check.original_error, "error"_a = check.current_error,
-                  "allowed"_a = check.allowed, "passed"_a = check.passed(),
-                  "problem"_a = check.problem);
-}
-
-py::tuple verified(const Model& model, const Model* against, bool per_step, double tolerance,
-                   std::uint64_t seed) {
-  VerifyOptions options;
-  options.against = against;
-  options.per_step = per_step;
-  options.tolerance = tolerance;
-  options.seed = seed;
-  Verification result;
-  {
-    const py::gil_scoped_release no_gil;
-    result = verify(model, options);
-  }
-  py::list outputs, steps;
-  for (const SetCheck& set : result.sets)
-    for (const OutputCheck& check : set.outputs) {
-      py::dict entry = as_dict(check);
-      entry["inputs"] = set.origin;
-      outputs.append(entry);
-    }
-  for (const StepCheck& step : result.steps) {
-    py::dict entry = as_dict(step.worst);
-    entry["step"] = step.id.value;
-    entry["site"] = step.site;
-    entry["transformation"] = step.transformation;
-    steps.append(entry);
-  }
-  return py::make_tuple(result.passed(), outputs, steps, to_text(result));
-}
-
 }  // namespace
 
 void bind_model(py::module_& m) {
@@ -194,7 +156,6 @@ void bind_model(py::module_& m) {
       .def("forget", [](Model& self) { forget(self); })
       .def("original", [](const Model& self) { return original_of(self); })
       .def("diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); })
-      .def("verify", &verified)
       .def("run", &run);
   bind_lab(model);
   m.def("load", [](const std::string& path, bool history) {
