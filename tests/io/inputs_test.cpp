@@ -4,6 +4,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "fake_source.h"
 
 namespace refx {
@@ -236,6 +239,55 @@ graph():
   EXPECT_EQ(ids.scalar_type(), at::kLong);
   EXPECT_EQ(ids.max().item<std::int64_t>(), 4);
   EXPECT_EQ(ids.min().item<std::int64_t>(), 0);
+}
+
+TEST(GeneratedInputs, MasksHoldBothValuesAndNoRowIsAllZeros) {
+  const Model model = parse(R"(graph():
+    %mask : i64[3, 8] [num_users=1] = placeholder[target=mask]
+    %one : b8[1, 8] [num_users=1] = placeholder[target=one]
+    %flag : i64[] [num_users=1] = placeholder[target=flag]
+    return (mask, one, flag))");
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    for (const IValue& value : generated_inputs(model, seed)) {
+      const at::Tensor mask = value.toTensor().to(at::kLong);
+      EXPECT_EQ(mask.max().item<std::int64_t>(), 1);
+      if (mask.dim() == 0) continue;
+      EXPECT_EQ(mask.min().item<std::int64_t>(), 0);
+      EXPECT_EQ(mask.amax(-1).min().item<std::int64_t>(), 1);
+      EXPECT_TRUE((mask.slice(-1, 1) <= mask.slice(-1, 0, -1)).all().item<bool>());  // ones first
+    }
+}
+
+TEST(GeneratedInputs, AreLikeTheSamples) {
+  const std::string path = ::testing::TempDir() + "/refx_samples_like.pt";
+  const auto tensors = [](std::vector<at::Tensor> all) {
+    std::vector<IValue> values(all.begin(), all.end());
+    return c10::ivalue::Tuple::create(
+        {c10::ivalue::Tuple::create(std::move(values)),
+         c10::Dict<std::string, at::Tensor>()});
+  };
+  write_values(path, tensors({at::randn({4, 64}) * 10 + 100, at::arange(8).expand({4, 8}).clone(),
+                              at::randint(3, 7, {4, 64}), at::ones({4, 8})}));
+  std::ifstream file(path, std::ios::binary);
+  FakeSource source;
+  source.samples = std::string(std::istreambuf_iterator<char>(file), {});
+  source.in = versioned(tuple_spec({tuple_spec({kLeaf, kLeaf, kLeaf, kLeaf}), dict_spec({}, {})}));
+  const Model model = from_source(R"(graph():
+    %x : f32[4, 64] [num_users=1] = placeholder[target=x]
+    %positions : i64[4, 8] [num_users=1] = placeholder[target=positions]
+    %kinds : i64[4, 64] [num_users=1] = placeholder[target=kinds]
+    %weights : f32[4, 8] [num_users=1] = placeholder[target=weights]
+    return (x, positions, kinds, weights))",
+                                  std::move(source));
+  const Values values = generated_inputs(model, 0);
+  EXPECT_NEAR(values[0].toTensor().mean().item<double>(), 100, 5);
+  EXPECT_NEAR(values[0].toTensor().std().item<double>(), 10, 3);
+  EXPECT_TRUE(at::equal(values[1].toTensor(), at::arange(8).expand({4, 8})));
+  EXPECT_EQ(values[2].toTensor().min().item<std::int64_t>(), 3);
+  EXPECT_EQ(values[2].toTensor().max().item<std::int64_t>(), 6);
+  EXPECT_EQ(values[3].toTensor().min().item<double>(), 0);  // all ones are a mask, too
+  EXPECT_EQ(values[3].toTensor().max().item<double>(), 1);
+  std::remove(path.c_str());
 }
 
 TEST(GeneratedInputs, SymbolsHaveOneValueInsideTheirRange) {
