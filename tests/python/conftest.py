@@ -60,7 +60,8 @@ class Program:
         args = tuple(str(a) for a in args)
         env = dict(os.environ, OMP_NUM_THREADS="1", NO_COLOR="1")
         try:
-            done = subprocess.run([PROGRAM, *args], capture_output=True, text=True, errors="replace", env=env, timeout=120)
+            done = subprocess.run([PROGRAM, *args], capture_output=True, encoding="utf-8", errors="replace", env=env,
+                                  timeout=120)
         except subprocess.TimeoutExpired:
             return Result(args, 124, "", "still running after 120 s")
         return Result(args, done.returncode, done.stdout, done.stderr)
