@@ -31,6 +31,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="REFX_PROGRAM is not set"))
 
 
+SUMMARY = []  # lines for the end of the report
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in SUMMARY:
+        terminalreporter.write_line(line)
+
+
 @dataclasses.dataclass
 class Result:
     command: tuple
@@ -137,7 +145,7 @@ class Made:
         if self.results["all"].code == 0:
             self.run(refx, "back", "reverse", self.path("all"), "--all")
             if self.entry.runs:
-                self.results["verify"] = refx.attempt("verify", self.path("all"))
+                self.results["verify"] = refx.attempt("verify", self.path("all"), "--json")
                 self.results["run"] = refx.attempt("run", self.original, "-o", folder / "outputs.pt")
         self.results["inspect"] = refx.attempt("inspect", self.original, "--json")
 
