@@ -59,7 +59,7 @@ if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
   add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx --ignore tests/python/lab
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(
-    python PROPERTIES PROCESSORS 2 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
+    python PROPERTIES PROCESSORS 2 TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
     "OMP_NUM_THREADS=1;PYTHONUTF8=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
 elseif(BUILD_TESTING)
   message(STATUS "No .venv: `.pt2` files are not tested against Python's torch")

@@ -127,26 +127,30 @@ class Exports:
 
 
 class Made:
-    """The files that refx made of one model, and what it said."""
+    """The files that refx made of one model, and what it said; briefly: the rewritten files only."""
 
-    def __init__(self, name, refx, export, folder):
+    def __init__(self, name, refx, export, folder, brief=False):
         self.name = name
         self.entry = models.MODELS[name]
         self.folder = folder
         self.original = export(name)
         self.results = {}
         folder.mkdir()
-        without = [t for t in models.TRANSFORMATIONS if t not in self.entry.sites]
-        if len(without) > 3:
-            self.run(refx, "untouched", "apply", self.original, *without)
         for transformation in self.entry.sites:
             self.run(refx, transformation, "apply", self.original, transformation)
         self.run(refx, "all", "apply", self.original, "all")
+        if not brief:
+            self.look_closer(refx)
+
+    def look_closer(self, refx):
+        without = [t for t in models.TRANSFORMATIONS if t not in self.entry.sites]
+        if len(without) > 3:
+            self.run(refx, "untouched", "apply", self.original, *without)
         if self.results["all"].code == 0:
             self.run(refx, "back", "reverse", self.path("all"), "--all")
             if self.entry.runs:
                 self.results["verify"] = refx.attempt("verify", self.path("all"), "--json")
-                self.results["run"] = refx.attempt("run", self.original, "-o", folder / "outputs.pt")
+                self.results["run"] = refx.attempt("run", self.original, "-o", self.folder / "outputs.pt")
         self.results["inspect"] = refx.attempt("inspect", self.original, "--json")
 
     def run(self, refx, key, *command):
@@ -167,7 +171,7 @@ class Made:
 
 
 class Workshop:
-    def __init__(self, refx, folder, wanted):
+    def __init__(self, refx, folder, wanted, brief):
         exports = pathlib.Path(os.environ.get("REFX_TEST_MODELS") or folder / "models")
         exports.mkdir(exist_ok=True)
         self.export = Exports(exports, wanted)
@@ -175,7 +179,7 @@ class Workshop:
         self.pool = concurrent.futures.ThreadPoolExecutor(2)
         self.futures = {}
         for name in wanted:
-            self.futures[name] = self.pool.submit(Made, name, refx, self.export, folder / name)
+            self.futures[name] = self.pool.submit(Made, name, refx, self.export, folder / name, brief)
 
     def made(self, name):
         return self.futures[name].result()
@@ -183,9 +187,10 @@ class Workshop:
 
 @pytest.fixture(scope="session")
 def workshop(refx, request, tmp_path_factory):
-    parameters = [getattr(item, "callspec", None) for item in request.session.items]
-    wanted = {p.params["made"] for p in parameters if p and "made" in p.params}
-    workshop = Workshop(refx, tmp_path_factory.mktemp("workshop"), [n for n in models.MODELS if n in wanted])
+    items = [item for item in request.session.items if "made" in getattr(item, "fixturenames", ())]
+    wanted = {item.callspec.params["made"] for item in items}
+    brief = all(item.module.__name__ == "test_mutations" for item in items)
+    workshop = Workshop(refx, tmp_path_factory.mktemp("workshop"), [n for n in models.MODELS if n in wanted], brief)
     yield workshop
     workshop.pool.shutdown(cancel_futures=True)
     workshop.export.stop()
