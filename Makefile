@@ -8,7 +8,7 @@ setup:  ## install what is missing: Debian packages, .venv with torch
 
 build: build/build.ninja  ## build the library, the program, the Python package (into .venv) and the tests
 	@cmake --build --preset release -j $(JOBS)
-	@.venv/bin/python -c "import sysconfig as s; open(s.get_path('purelib') + '/refx.pth', 'w').write('$(CURDIR)/build/python\n')"
+	@.venv/bin/python -c "import os, sysconfig as s; open(s.get_path('purelib') + '/refx.pth', 'w').write(os.getcwd() + '/build/python\n')"
 
 test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)

@@ -2,6 +2,7 @@
 # needed here only; without it the library works, and report() says what is missing.
 
 set(refx_page ${PROJECT_SOURCE_DIR}/cmake/no_page.cpp)
+set(refx_page_is_built OFF)
 if(NOT REFX_PAGE)
   return()
 endif()
@@ -35,6 +36,7 @@ endif()
 
 file(GLOB_RECURSE page_sources CONFIGURE_DEPENDS ${web}/src/*)
 set(refx_page ${PROJECT_BINARY_DIR}/web/page.cpp)
+set(refx_page_is_built ON)
 add_custom_command(
   OUTPUT ${refx_page} DEPENDS ${web}/build.mjs ${lock} ${page_sources} VERBATIM
   COMMENT "Bundling the report page"

@@ -30,7 +30,7 @@ set_target_properties(
 file(WRITE ${PROJECT_BINARY_DIR}/python/refx/_build.py
      "VERSION = \"${PROJECT_VERSION}\"\nTORCH = \"${LibTorch_VERSION}\"\n")
 file(GLOB entries CONFIGURE_DEPENDS python/refx/*)
-list(FILTER entries EXCLUDE REGEX __pycache__)
+list(FILTER entries EXCLUDE REGEX /__pycache__$)
 foreach(entry IN LISTS entries)
   cmake_path(GET entry FILENAME name)
   file(CREATE_LINK ${entry} ${PROJECT_BINARY_DIR}/python/refx/${name} SYMBOLIC)
@@ -51,7 +51,7 @@ if(SKBUILD)
 endif()
 
 if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
-  set(environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1")
+  set(environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1;PYTHONUTF8=1")
   foreach(folder fx lab)
     add_test(NAME python_${folder} COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python/${folder}
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -3,7 +3,7 @@
 # ---- tests: one executable, because linking with torch costs 0.4 s at each start --------------
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS tests/*.cpp)
-list(FILTER test_sources EXCLUDE REGEX /tests/install_consumer/)
+list(FILTER test_sources EXCLUDE REGEX /tests/install_consumer/[^/]*$)
 find_package(GTest QUIET)
 find_package(rapidcheck QUIET)
 find_library(REFX_LIB_zip zip) # a second opinion on malformed archives
@@ -40,7 +40,7 @@ elseif(BUILD_TESTING AND test_sources)
 endif()
 
 # The page of `refx report` in a browser.
-if(BUILD_TESTING AND TARGET refx_tests AND TARGET refx_cli AND REFX_PYTHON AND refx_page MATCHES /web/)
+if(BUILD_TESTING AND TARGET refx_tests AND TARGET refx_cli AND REFX_PYTHON AND refx_page_is_built)
   set(pages ${PROJECT_BINARY_DIR}/test_pages)
   add_test(NAME report_pages COMMAND refx_tests --gtest_brief=1 --gtest_filter=ReportPages.*
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -59,8 +59,8 @@ if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
   add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx --ignore tests/python/lab
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(
-    python PROPERTIES PROCESSORS 2 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
-    "OMP_NUM_THREADS=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
+    python PROPERTIES PROCESSORS 2 TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
+    "OMP_NUM_THREADS=1;PYTHONUTF8=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
 elseif(BUILD_TESTING)
   message(STATUS "No .venv: `.pt2` files are not tested against Python's torch")
 endif()

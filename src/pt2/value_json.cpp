@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <clocale>
 #include <cstdlib>
 
 #include "pt2/json.h"
@@ -93,8 +94,10 @@ namespace {
 
 namespace dom = simdjson::dom;
 
+// Whatever the locale of the process, in which a decimal point may be a comma.
 double number_in(const dom::element& element) {
-  return std::strtod(std::string(element.get_string().value()).c_str(), nullptr);
+  static const locale_t locale = newlocale(LC_ALL_MASK, "C", nullptr);
+  return strtod_l(std::string(element.get_string().value()).c_str(), nullptr, locale);
 }
 
 Args items_in(const dom::element& element, const FindNode& find, int depth) {

@@ -7,20 +7,21 @@
 #include "archive/archive.h"
 #include "archive/files.h"
 #include "archive/writer.h"
+#include "text/shell_word.h"
 
 namespace refx::testing {
 namespace {
 
 TEST(TorchExport, ItsFilesAreReproducedBitForBit) {
   const char* given = std::getenv("REFX_PYTHON");
-  const std::string python = given ? given : ".venv/bin/python";
+  const std::string python = shell_word(given ? given : ".venv/bin/python");
   const Folder folder, out;
   const std::string has_torch =
       python + " -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"torch\"))'";
   if (std::system((has_torch + " 2>/dev/null").c_str()) != 0)
     GTEST_SKIP() << "no torch in " << python;
-  ASSERT_EQ(std::system((python + " tests/archive/export.py " + folder.path().string()).c_str()),
-            0);
+  const std::string to = shell_word(folder.path().string());
+  ASSERT_EQ(std::system((python + " tests/archive/export.py " + to).c_str()), 0);
 
   for (const std::string& name : folder.names()) {
     const auto archive = Archive::open(folder / name);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -59,6 +60,7 @@ End run_with(const std::vector<std::string>& faults, const Save& save) {
   if (pipe(channel) != 0) return {End::kNotTraced};
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // where only root may trace who is not its child
     raise(SIGSTOP);
     try {
       save();

@@ -6,6 +6,7 @@
 
 #include "archive/files.h"
 #include "kit.h"
+#include "text/shell_word.h"
 
 namespace refx::testing {
 namespace {
@@ -44,7 +45,8 @@ TEST(ArchiveWriter, DISABLED_GivesTheBytesOfTorchAboveFourGigabytes) {
       {"byteorder", "little"}};
   write_with_torch(folder / "m.pt2", contents);
   write_with_refx(folder / "ours.pt2", "m", contents);
-  const std::string compare = "cmp " + (folder / "m.pt2") + " " + (folder / "ours.pt2");
+  const std::string compare =
+      "cmp " + shell_word(folder / "m.pt2") + " " + shell_word(folder / "ours.pt2");
   EXPECT_EQ(std::system(compare.c_str()), 0);
   EXPECT_EQ(read_all(folder / "ours.pt2").size(), 6u);
 }

@@ -11,6 +11,8 @@
 #include <set>
 #include <sstream>
 
+#include "text/shell_word.h"
+
 namespace refx::testing {
 
 namespace fs = std::filesystem;
@@ -26,20 +28,15 @@ void Program::SetUp() {
   const char* path = std::getenv("REFX_PROGRAM");
   if (!path || !fs::exists(path)) GTEST_SKIP() << "REFX_PROGRAM is not a file";
   program_ = fs::absolute(path).string();
-  folder_ = fs::temp_directory_path() / fmt::format("refx_program_{}", getpid());
-  fs::create_directories(folder_ / "work");
-}
-
-void Program::TearDown() {
-  if (!folder_.empty()) fs::remove_all(folder_);
+  fs::create_directory(folder_ / "work");
 }
 
 Program::Result Program::shell(const std::string& command) const {
   const fs::path script = folder_ / "script", out = folder_ / "out", err = folder_ / "err";
-  std::ofstream(script) << "refx='" << program_ << "'\n" << command << "\n";
-  const std::string line =
-      fmt::format("cd '{}' && NO_COLOR=1 bash '{}' >'{}' 2>'{}'", (folder_ / "work").string(),
-                  script.string(), out.string(), err.string());
+  std::ofstream(script) << "refx=" << shell_word(program_) << "\n" << command << "\n";
+  const std::string line = fmt::format(
+      "cd {} && NO_COLOR=1 bash {} >{} 2>{}", shell_word((folder_ / "work").string()),
+      shell_word(script.string()), shell_word(out.string()), shell_word(err.string()));
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out), contents(err)};
 }
@@ -50,8 +47,8 @@ Program::Result Program::run(const std::string& arguments) const {
 
 std::string Program::on_terminal(const std::string& arguments, const std::string& setting) const {
   const std::string line =
-      fmt::format("cd '{}'; unset NO_COLOR; export TERM=xterm; {} exec '{}' {}",
-                  (folder_ / "work").string(), setting, program_, arguments);
+      fmt::format("cd {}; unset NO_COLOR; export TERM=xterm; {} exec {} {}",
+                  shell_word((folder_ / "work").string()), setting, shell_word(program_), arguments);
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
   if (child == 0) {
@@ -89,7 +86,7 @@ void ProgramOnFiles::SetUp() {
   if (!models) GTEST_SKIP() << "REFX_MODELS is not set";
   ASSERT_TRUE(fs::exists(fs::path(models) / "small.pt2")) << "run tests/cli/make_models.py";
   Program::SetUp();
-  if (!folder_.empty()) fs::copy(models, folder_ / "work");
+  if (!IsSkipped()) fs::copy(models, folder_ / "work");
 }
 
 void check_json(const std::string& text) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "archive/files.h"
+
 namespace refx::testing {
 
 std::string contents(const std::filesystem::path& path);
@@ -18,7 +20,6 @@ class Program : public ::testing::Test {
   };
 
   void SetUp() override;
-  void TearDown() override;
 
   // `refx <arguments>`, as a shell reads them.
   Result run(const std::string& arguments) const;
@@ -33,7 +34,8 @@ class Program : public ::testing::Test {
   std::string files() const;
 
   std::string program_;
-  std::filesystem::path folder_;
+  const Folder place_;
+  const std::filesystem::path folder_ = place_.path();
 };
 
 // The same with the files that make_models.py wrote to REFX_MODELS:

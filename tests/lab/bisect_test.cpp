@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "archive/files.h"
 #include "kit.h"
 
 namespace refx {
@@ -285,9 +286,6 @@ graph():
 
 class BisectJournal : public ::testing::Test {
  protected:
-  void SetUp() override { std::filesystem::remove(path_); }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   // Ends like a kill after so many checks.
   Bisection search(std::size_t checks, const std::string& key = "k") {
     std::size_t done = 0;
@@ -298,8 +296,8 @@ class BisectJournal : public ::testing::Test {
     return bisect(model_, check, {.journal = path_, .key = key});
   }
 
-  const std::string path_ =
-      (std::filesystem::path(::testing::TempDir()) / "bisect_journal_test.jsonl").string();
+  const testing::Folder folder_;
+  const std::string path_ = folder_ / "journal.jsonl";
   const Model model_ = raised(planted(30, {{3, 21}}));
   const Check judge_ = numbers_agree(model_);
 };

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "archive/files.h"
 #include "kit.h"
 #include "lab/place.h"
 
@@ -241,9 +241,7 @@ TEST(Tune, SearchesWaysThatCompete) {
 
 class TuneFiles : public ::testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
+  std::string path(const char* name) const { return folder_ / name; }
 
   // Writes trials of kTwoPlaces that say that the detour pays and the shortcut does not.
   void write_lies(const Tuning& honest, const std::string& to) const {
@@ -262,7 +260,7 @@ class TuneFiles : public ::testing::Test {
     ASSERT_EQ(honest.classes.size(), 2u);
   }
 
-  const std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) / "tune_test";
+  const testing::Folder folder_;
 };
 
 TEST_F(TuneFiles, WhatIsKnownIsNotMeasuredAgainButTheResultIsProven) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <clocale>
 #include <limits>
 
 #include "refx/error.h"
@@ -48,6 +49,15 @@ TEST(ValueJson, IsExactForEveryKindOfArgument) {
                     Dict{{{"key", Tuple{}}, {1, 2.5}}}};
   for (const Arg& arg : all) EXPECT_EQ(there_and_back(arg), arg);
   EXPECT_EQ(there_and_back(List{all}), Arg(List{all}));
+}
+
+TEST(ValueJson, IsTheSameWhereADecimalPointIsAComma) {
+  const std::string before = std::setlocale(LC_NUMERIC, nullptr);
+  const char* comma = std::setlocale(LC_NUMERIC, "de_DE.UTF-8");
+  const Arg back = there_and_back(0.25);
+  std::setlocale(LC_NUMERIC, before.c_str());
+  if (!comma) GTEST_SKIP() << "there is no such locale here";
+  EXPECT_EQ(back, Arg(0.25));
 }
 
 TEST(ValueJson, RefusesWhatItDoesNotKnow) {

@@ -31,6 +31,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="REFX_PROGRAM is not set"))
 
 
+SUMMARY = []  # lines for the end of the report
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in SUMMARY:
+        terminalreporter.write_line(line)
+
+
 @dataclasses.dataclass
 class Result:
     command: tuple
@@ -60,7 +68,8 @@ class Program:
         args = tuple(str(a) for a in args)
         env = dict(os.environ, OMP_NUM_THREADS="1", NO_COLOR="1")
         try:
-            done = subprocess.run([PROGRAM, *args], capture_output=True, text=True, errors="replace", env=env, timeout=120)
+            done = subprocess.run([PROGRAM, *args], capture_output=True, encoding="utf-8", errors="replace", env=env,
+                                  timeout=120)
         except subprocess.TimeoutExpired:
             return Result(args, 124, "", "still running after 120 s")
         return Result(args, done.returncode, done.stdout, done.stderr)
@@ -118,26 +127,30 @@ class Exports:
 
 
 class Made:
-    """The files that refx made of one model, and what it said."""
+    """The files that refx made of one model, and what it said; briefly: the rewritten files only."""
 
-    def __init__(self, name, refx, export, folder):
+    def __init__(self, name, refx, export, folder, brief=False):
         self.name = name
         self.entry = models.MODELS[name]
         self.folder = folder
         self.original = export(name)
         self.results = {}
         folder.mkdir()
-        without = [t for t in models.TRANSFORMATIONS if t not in self.entry.sites]
-        if len(without) > 3:
-            self.run(refx, "untouched", "apply", self.original, *without)
         for transformation in self.entry.sites:
             self.run(refx, transformation, "apply", self.original, transformation)
         self.run(refx, "all", "apply", self.original, "all")
+        if not brief:
+            self.look_closer(refx)
+
+    def look_closer(self, refx):
+        without = [t for t in models.TRANSFORMATIONS if t not in self.entry.sites]
+        if len(without) > 3:
+            self.run(refx, "untouched", "apply", self.original, *without)
         if self.results["all"].code == 0:
             self.run(refx, "back", "reverse", self.path("all"), "--all")
             if self.entry.runs:
-                self.results["verify"] = refx.attempt("verify", self.path("all"))
-                self.results["run"] = refx.attempt("run", self.original, "-o", folder / "outputs.pt")
+                self.results["verify"] = refx.attempt("verify", self.path("all"), "--json")
+                self.results["run"] = refx.attempt("run", self.original, "-o", self.folder / "outputs.pt")
         self.results["inspect"] = refx.attempt("inspect", self.original, "--json")
 
     def run(self, refx, key, *command):
@@ -158,7 +171,7 @@ class Made:
 
 
 class Workshop:
-    def __init__(self, refx, folder, wanted):
+    def __init__(self, refx, folder, wanted, brief):
         exports = pathlib.Path(os.environ.get("REFX_TEST_MODELS") or folder / "models")
         exports.mkdir(exist_ok=True)
         self.export = Exports(exports, wanted)
@@ -166,7 +179,7 @@ class Workshop:
         self.pool = concurrent.futures.ThreadPoolExecutor(2)
         self.futures = {}
         for name in wanted:
-            self.futures[name] = self.pool.submit(Made, name, refx, self.export, folder / name)
+            self.futures[name] = self.pool.submit(Made, name, refx, self.export, folder / name, brief)
 
     def made(self, name):
         return self.futures[name].result()
@@ -174,9 +187,10 @@ class Workshop:
 
 @pytest.fixture(scope="session")
 def workshop(refx, request, tmp_path_factory):
-    parameters = [getattr(item, "callspec", None) for item in request.session.items]
-    wanted = {p.params["made"] for p in parameters if p and "made" in p.params}
-    workshop = Workshop(refx, tmp_path_factory.mktemp("workshop"), [n for n in models.MODELS if n in wanted])
+    items = [item for item in request.session.items if "made" in getattr(item, "fixturenames", ())]
+    wanted = {item.callspec.params["made"] for item in items}
+    brief = all(item.module.__name__ == "test_mutations" for item in items)
+    workshop = Workshop(refx, tmp_path_factory.mktemp("workshop"), [n for n in models.MODELS if n in wanted], brief)
     yield workshop
     workshop.pool.shutdown(cancel_futures=True)
     workshop.export.stop()

@@ -45,6 +45,8 @@ class Entry:
     sites: dict  # transformation -> number of steps when it is applied alone
     runs: bool  # whether it can be run from its file alone, without Python
     decompose: bool  # whether torch can run_decompositions of it, in a second or two
+    smooth: bool  # whether its results hang on no choice (argmax, topk, a hard mask) and no random number
+    random: bool
 
     def example(self) -> Example:
         torch.manual_seed(zlib.crc32(self.name.encode()))
@@ -57,13 +59,13 @@ class Entry:
 MODELS: dict[str, Entry] = {}
 
 
-def model(runs=True, decompose=True, **sites):
+def model(runs=True, decompose=True, smooth=True, random=False, **sites):
     """Registers a model. Transformations that are not named have no site in it."""
     names = dict(merge=MERGE, bias=BIAS, div=DIV, conv=CONV, norm=NORM)
 
     def register(build):
         counts = {names[key]: count for key, count in sites.items()}
-        MODELS[build.__name__] = Entry(build.__name__, build, counts, runs, decompose)
+        MODELS[build.__name__] = Entry(build.__name__, build, counts, runs, decompose, smooth and not random, random)
         return build
 
     return register
@@ -138,10 +140,13 @@ class Bert(nn.Module):
         self.pooler = nn.Linear(size, size)
         self.classifier = nn.Linear(size, 3)
 
+    def mask(self, given, dtype):
+        return (1.0 - given[:, None, None, :].to(dtype)) * -10000.0
+
     def forward(self, input_ids, attention_mask):
         x = self.words(input_ids) + self.positions(self.position_ids[:, : input_ids.size(1)])
         x = self.norm(x)
-        mask = (1.0 - attention_mask[:, None, None, :].to(x.dtype)) * -10000.0
+        mask = self.mask(attention_mask, x.dtype)
         for layer in self.layers:
             x = layer(x, mask)
         return {"hidden": x, "logits": self.classifier(torch.tanh(self.pooler(x[:, 0])))}
@@ -170,6 +175,88 @@ def bert_decomposed():
     e.more, e.extra_files = [(bert_inputs(2, 7), {})], None
     e.after = lambda program: program.run_decompositions()
     return e
+
+
+class HubAttention(Attention):
+    """As transformers does it: in one call, or by hand with a mask that is added, or by hand with a filled one."""
+
+    def __init__(self, size, heads, how):
+        super().__init__(size, heads)
+        self.how = how
+
+    def forward(self, x, mask):
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        if self.how == "sdpa":
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        elif self.how == "added":
+            out = (q @ k.transpose(-1, -2) / math.sqrt(self.head) + mask).softmax(-1) @ v
+        else:
+            scores = (q / math.sqrt(self.head)) @ k.transpose(-1, -2)
+            hidden = (mask == 0).view(mask.size(0), 1, 1, mask.size(1)).expand_as(scores)
+            out = scores.masked_fill(hidden, torch.tensor(torch.finfo(scores.dtype).min)).softmax(-1) @ v
+        return self.o(out.transpose(1, 2).reshape(x.size(0), x.size(1), self.heads * self.head))
+
+
+class HubBert(Bert):
+    """The masks of transformers 4: the one for SDPA subtracts from a lifted constant and makes a bool of the difference."""
+
+    def __init__(self, how, layers=2):
+        super().__init__(layers=layers)
+        self.how = how
+        for layer in self.layers:
+            layer.attention = HubAttention(32, 4, how)
+
+    def mask(self, given, dtype):
+        if self.how == "filled":
+            return given
+        lowest = torch.finfo(dtype).min
+        if self.how == "added":
+            return (1.0 - given[:, None, None, :].to(dtype)) * lowest
+        expanded = given[:, None, None, :].expand(given.size(0), 1, given.size(1), given.size(1)).to(dtype)
+        inverted = torch.tensor(1.0, dtype=dtype) - expanded
+        return inverted.masked_fill(inverted.to(torch.bool), lowest)
+
+
+def hub_bert(how, dtype=torch.float32, layers=1):
+    e = bert()
+    e.module = HubBert(how, layers).to(dtype)
+    e.extra_files = None
+    return e
+
+
+@model(merge=2, bias=14, decompose=False)
+def bert_sdpa():
+    return hub_bert("sdpa", layers=2)
+
+
+@model(merge=2, bias=14, div=2, decompose=False)
+def bert_eager():
+    return hub_bert("added", layers=2)
+
+
+@model(merge=1, bias=8, div=1, decompose=False)
+def distilbert():
+    return hub_bert("filled")
+
+
+@model(merge=1, bias=8, decompose=False)
+def bert_sdpa_fp16():
+    return hub_bert("sdpa", torch.float16)
+
+
+@model(merge=1, bias=8, decompose=False)
+def bert_sdpa_bf16():
+    return hub_bert("sdpa", torch.bfloat16)
+
+
+@model(merge=1, bias=8, div=1, decompose=False)
+def bert_eager_fp16():
+    return hub_bert("added", torch.float16)
+
+
+@model(merge=1, bias=8, div=1, decompose=False)
+def bert_eager_bf16():
+    return hub_bert("added", torch.bfloat16)
 
 
 class Gpt(nn.Module):
@@ -804,7 +891,7 @@ class MultiOutput(nn.Module):
         return a + b + c, values, indices, best, where, r[0] + r[2], s[0], x.chunk(4, 1)[2], torch.sort(q)[0]
 
 
-@model(merge=1, bias=3, div=1)
+@model(merge=1, bias=3, div=1, smooth=False)
 def multi_output():
     return Example(MultiOutput(), (torch.randn(3, 6),))
 
@@ -853,6 +940,110 @@ class Custom(nn.Module):
 @model(merge=1, bias=3, div=1, runs=False)
 def custom_operator():
     return Example(Custom(), (torch.randn(3, 8),))
+
+
+# ---- choices, and random numbers --------------------------------------------------------------
+
+
+class Experts(nn.Module):
+    """Each row goes to the two experts that a gate likes best."""
+
+    def __init__(self, size=16, experts=4):
+        super().__init__()
+        self.gate = nn.Linear(size, experts, bias=False)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(size, 24), nn.GELU(), nn.Linear(24, size)) for _ in range(experts))
+
+    def forward(self, x):
+        likes = self.gate(x).softmax(-1)
+        best, chosen = likes.topk(2, -1)
+        shares = torch.zeros_like(likes).scatter(-1, chosen, best / best.sum(-1, keepdim=True))
+        parts = [expert(x) * share.unsqueeze(-1) for expert, share in zip(self.experts, shares.unbind(-1))]
+        return x + sum(parts), chosen
+
+
+@model(merge=1, bias=8, smooth=False)
+def experts():
+    return Example(Experts(), (torch.randn(6, 16),), dynamic_shapes=({0: Dim("n")},), more=[((torch.randn(9, 16),), {})])
+
+
+class Labels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5))
+
+    def forward(self, x):
+        return self.net(x).argmax(-1)
+
+
+@model(bias=2, smooth=False)
+def labels():
+    return Example(Labels(), (torch.randn(12, 8),))
+
+
+class Greedy(nn.Module):
+    """Writes on, always with the likeliest token."""
+
+    def __init__(self, size=16):
+        super().__init__()
+        self.words, self.step, self.head = nn.Embedding(20, size), nn.Linear(size, size), nn.Linear(size, 20)
+
+    def forward(self, token):
+        state, tokens = torch.zeros(token.size(0), self.words.embedding_dim, dtype=self.words.weight.dtype), []
+        for _ in range(4):
+            state = torch.tanh(self.step(state) + self.words(token))
+            token = self.head(state).argmax(-1)
+            tokens.append(token)
+        return torch.stack(tokens, 1), state
+
+
+@model(smooth=False)  # its linears are used four times
+def greedy():
+    return Example(Greedy(), (ids(3, below=20),))
+
+
+class HardMask(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        open = self.a(x) > 0
+        return self.b(x) * open, torch.where(open, x, 3.0)
+
+
+@model(merge=1, bias=2, smooth=False)
+def hard_mask():
+    return Example(HardMask(), (torch.randn(5, 8),))
+
+
+class Sampled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 5))
+
+    def forward(self, x):
+        return torch.multinomial((4 * self.net(x)).softmax(-1), 2)
+
+
+@model(bias=2, decompose=False, random=True)
+def sampled():
+    return Example(Sampled(), (torch.randn(20, 8),))
+
+
+class Dropped(nn.Module):
+    """Drops out as in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.b(F.dropout(F.relu(self.a(x)), 0.5, training=True))
+
+
+@model(bias=2, decompose=False, random=True)
+def dropped():
+    return Example(Dropped(), (torch.randn(4, 8),))
 
 
 # ---- control flow -----------------------------------------------------------------------------

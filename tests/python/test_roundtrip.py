@@ -108,6 +108,7 @@ def test_torch_can_work_on_with_the_file(made):
     t = truth_of(made)
     program = load(made.file("all"))
     args, kwargs = copy.deepcopy(t.inputs[0])
+    torch.manual_seed(0)
     with torch.no_grad():
         out = torch.export.unflatten(program)(*args, **kwargs)
     numerics.check_same((out, (), {}), (t.original[0][0], (), {}), (t.exact[0][0], (), {}), "unflattened")
@@ -155,7 +156,8 @@ def test_reversing_all_restores_the_file(made):
 def test_verify_passes(made):
     if not made.entry.runs:
         pytest.skip("not to be run without Python")
-    made.result("verify")
+    said = made.results["verify"]
+    assert said.code == 0 or not made.entry.smooth and said.json()["verdict"] == "cannot tell", str(said)
 
 
 def plain(value):
@@ -319,7 +321,7 @@ def test_forgetting_slims_the_file(refx, exported, tmp_path):
     refx("apply", original, "all", "-o", a)
     refx("forget", a, "-o", b)
     assert any(name.startswith("refx/") for name in read(a)[1])
-    assert not any("refx" in name for name in read(b)[1])
+    assert not any(name.startswith("refx/") for name in read(b)[1])
     assert refx.log(b) == []
     check_program("bert", original, b, "forgotten")
     assert b.stat().st_size < a.stat().st_size

@@ -3,6 +3,7 @@
 import collections
 import os
 import pathlib
+import shlex
 import subprocess
 
 import pytest
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.skipif(not TESTS.is_file(), reason="refx_tests is not b
 def copy(source, target):
     """refx reads one file and writes it again; the error if it refuses."""
     env = dict(os.environ, REFX_VALUES_FROM=str(source), REFX_VALUES_TO=str(target))
-    done = subprocess.run([TESTS, "--gtest_filter=ValuesFile.Copies"], env=env, text=True,
+    done = subprocess.run([TESTS, "--gtest_filter=ValuesFile.Copies"], env=env, encoding="utf-8",
                           capture_output=True)
     return "" if done.returncode == 0 else done.stdout
 
@@ -78,7 +79,7 @@ class Dangerous:
         self.path = path
 
     def __reduce__(self):
-        return os.system, (f"touch {self.path}",)
+        return os.system, (f"touch {shlex.quote(str(self.path))}",)
 
 
 REFUSED = {

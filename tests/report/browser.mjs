@@ -31,6 +31,7 @@ const browser = await chromium.launchPersistentContext(join(scratch, 'profile'),
   executablePath: BROWSER,
   headless: true,
   args: FLAGS,
+  env: {...process.env, HOME: scratch},
   colorScheme: 'light',
   viewport: {width: 1280, height: 800},
 });

@@ -165,7 +165,7 @@ class Desk:
     def start(self, *args, program=PROGRAM, **env):
         """A process in a group of its own, as a shell starts one."""
         command = [str(a) for a in (program, *args)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.work,
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", cwd=self.work,
                                    env=dict(self.env, **env), start_new_session=True)
         self.started.append(process)
         return process
@@ -188,7 +188,8 @@ class Desk:
         return result.err
 
     def shell(self, line):
-        process = subprocess.run(["sh", "-c", line], cwd=self.work, env=self.env, capture_output=True, text=True, timeout=PATIENCE)
+        process = subprocess.run(["sh", "-c", line], cwd=self.work, env=self.env, capture_output=True, encoding="utf-8",
+                                 timeout=PATIENCE)
         return types.SimpleNamespace(code=process.returncode, out=process.stdout, err=process.stderr)
 
     def files(self):

@@ -13,7 +13,7 @@ QUICK = ("--seconds", "0.05", "--threads", "1")
 
 
 def schema(command):
-    return json.loads((SCHEMAS / f"{command}.json").read_text())
+    return json.loads((SCHEMAS / f"{command}.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def test_every_command_with_json_has_a_schema_and_a_line_in_the_documentation(de
     with_json = sorted(re.findall(r"seen_subcommand_from (\w+)' -l json ", completion))
     assert "bisect" in with_json
     assert with_json == sorted(path.stem for path in SCHEMAS.glob("*.json"))
-    text = (SCHEMAS.parent / "json.md").read_text()
+    text = (SCHEMAS.parent / "json.md").read_text(encoding="utf-8")
     assert [c for c in with_json if f"(schemas/{c}.json)" not in text] == []
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.stem)
 def test_schemas_are_schemas_that_let_nothing_unknown_pass(path):
-    text = json.loads(path.read_text())
+    text = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(text)
     assert text["title"] == f"refx {path.stem} --json" and text["description"]
     for part in objects(text):

@@ -17,7 +17,6 @@ BIAS = "fuse-bias-in-linear"
 CONV = "fuse-batch-norm-2d-in-conv-2d"
 
 QUICK = ("--seconds", "0.1", "--threads", "1")
-TORCHRUN = pathlib.Path(sys.executable).parent / "torchrun"
 
 
 def tune(desk, *args, **env):
@@ -340,8 +339,8 @@ def ranks(desk, model):
 
 def torchrun(desk, model, *args):
     path = desk.put(model("blocks"))
-    return desk.start("--standalone", "--no-python", "--nproc-per-node", "2", "refx", "tune", path, "-o", "best.pt2", "--json",
-                      *args, program=TORCHRUN)
+    return desk.start("-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2",
+                      "refx", "tune", path, "-o", "best.pt2", "--json", *args, program=sys.executable)
 
 
 def expect_whole(desk, out):

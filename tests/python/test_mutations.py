@@ -1,0 +1,171 @@
+"""Whether `refx verify` notices what is wrong, and only that.
+
+Wrongs are planted into exported and into rewritten programs, and judged, by torch alone (wrongs.py): one that moves
+a result by a ten-thousandth of its scale in fp64, or by a hundredth where 16-bit types are at work, must be noticed.
+By default a few of each model, chosen by seed: of a kind the one that moves the results least. REFX_MUTATIONS=all
+plants everything.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import random
+
+import pytest
+import torch
+import wrongs
+from conftest import SUMMARY, load
+from models import BIAS, CONV, DIV, MERGE, NORM
+
+ALL = os.environ.get("REFX_MUTATIONS") == "all"
+PASS, FAIL, UNKNOWN = "pass", "fail", "cannot tell"
+PILE = [BIAS, DIV, MERGE, NORM, CONV]  # another order than that of `all`
+POOL = concurrent.futures.ThreadPoolExecutor(2)
+
+
+class Tally:
+    """How many of what, by model and by kind of wrong."""
+
+    def __init__(self):
+        self.models, self.kinds = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+
+    def lines(self):
+        total = sum(self.models.values(), collections.Counter())
+        shown = {name: c for name, c in self.models.items() if ALL or c["missed"]}
+        shown |= {f"all {len(self.models)} models": total}
+        for name, c in shown.items():
+            yield (f"{name}: {c['noticed']} of {c['planted']} planted wrongs noticed, {c[UNKNOWN]} \"cannot tell\", "
+                   f"{c['missed']} missed; {c['small']} too small, {c['rows']} of them move a row; "
+                   f"{c['passed']} of {c['right']} right rewrites pass")
+        yield "noticed, by kind: " + ", ".join(f"{kind} {c['noticed']}/{c['planted']}" for kind, c in sorted(self.kinds.items()))
+
+
+@pytest.fixture(scope="module")
+def tally():
+    tally = Tally()
+    yield tally
+    SUMMARY.extend(tally.lines())
+
+
+def verdict(result):
+    """What verify says; its exit code says the same."""
+    assert result.code in (0, 1), str(result)
+    said = result.json()
+    answer = said.get("verdict", PASS if said["passed"] else FAIL)
+    assert (answer == PASS) == (result.code == 0), str(result)
+    assert answer != UNKNOWN or said["reason"], str(result)
+    return answer
+
+
+@dataclasses.dataclass
+class Case:
+    program: torch.export.ExportedProgram
+    wrong: wrongs.Wrong
+    inputs: int
+    moved: float
+
+    def __str__(self):
+        return f"{self.wrong}, inputs {self.inputs}: moved by {self.moved:.2g}"
+
+
+class Bench:
+    """One model, its inputs, and what it gives on them."""
+
+    def __init__(self, made, folder):
+        self.made, self.folder = made, folder
+        self.original = load(made.original)
+        self.inputs = [self.original.example_inputs, *made.entry.example().more]
+        self.run = wrongs.in_its_own_types if made.entry.random else wrongs.exactly
+        self.right = [self.run(self.original, *i) for i in self.inputs]
+        self.types = wrongs.dtypes(self.original)
+        self.least = 1e-2 if wrongs.is_half(self.original) else 1e-4
+        for i, inputs in enumerate(self.inputs):
+            torch.save(inputs, self.inputs_file(i))
+
+    def inputs_file(self, i):
+        return self.folder / f"{i}.pt"
+
+    def cases(self, program, planted, counts):
+        """The wrongs that must be noticed."""
+        for i, wrong in enumerate(planted):
+            at = i % len(self.inputs)
+            with wrong.planted():
+                moved, by_row = wrongs.movement(self.run(program, *self.inputs[at]), self.right[at], self.types)
+            counts["small"] += moved < self.least
+            counts["rows"] += moved < self.least <= by_row
+            if moved >= self.least:
+                yield Case(program, wrong, at, moved)
+
+    def verify(self, refx, case, number):
+        """The future verdict. The file's own inputs are given only every other time."""
+        path = self.folder / f"{number}.pt2"
+        with case.wrong.planted():
+            torch.export.save(case.program, path)
+        given = ["--inputs", self.inputs_file(case.inputs)] if case.inputs or number % 2 else []
+        return POOL.submit(refx, "verify", path, "--against", self.made.original, *given, "--json", code=None)
+
+
+def some(planted, seed):
+    """Up to four wrongs of each kind, the kinds mixed."""
+    if ALL:
+        return planted
+    random.Random(seed).shuffle(planted)
+    by_kind = collections.defaultdict(list)
+    for wrong in planted:
+        by_kind[wrong.kind].append(wrong)
+    return [wrong for of_kind in by_kind.values() for wrong in of_kind[:4]]
+
+
+def hardest(cases, count):
+    """Of so many kinds the one that moves least."""
+    if ALL:
+        return cases
+    least = {}
+    for case in cases:
+        least[case.wrong.kind] = min(case, least.get(case.wrong.kind, case), key=lambda c: c.moved)
+    return list(least.values())[:count]
+
+
+def attends(program):
+    return any("attention" in str(n.target) or "softmax" in str(n.target) for n in program.graph.nodes)
+
+
+def test_planted_wrongs_are_noticed(made, refx, tally, tmp_path):
+    if not made.entry.runs:
+        pytest.skip("not to be run without Python")
+    counts = tally.models[made.name]
+    bench = Bench(made, tmp_path)
+    many = 6 if attends(bench.original) else 2
+    cases = hardest([*bench.cases(bench.original, some(wrongs.wrongs(bench.original), made.name), counts)], many)
+    if made.entry.sites:
+        rewritten = load(made.file("all"))
+        planted = [*wrongs.wrongs(rewritten), *wrongs.folded_with_other_eps(rewritten, bench.original)]
+        cases += hardest([*bench.cases(rewritten, some(planted, made.name), counts)], many // 2)
+    verdicts = [verdict(f.result()) for f in [bench.verify(refx, case, i) for i, case in enumerate(cases)]]
+    enough = (FAIL,) if made.entry.smooth else (FAIL, UNKNOWN)
+    missed = [f"{case}: {said}" for case, said in zip(cases, verdicts) if said not in enough]
+    counts["missed"] += len(missed)
+    for case, said in zip(cases, verdicts):
+        for counter in (counts, tally.kinds[case.wrong.kind]):
+            counter.update(["planted", "noticed" if said == FAIL else said])
+    assert not missed, f"{len(missed)} of {len(cases)}:\n" + "\n".join(missed)
+
+
+def test_right_rewrites_pass(made, refx, tally, tmp_path):
+    if not made.entry.runs or not made.entry.sites:
+        pytest.skip("not to be run without Python, or nothing to rewrite")
+    torch.save([load(made.original).example_inputs, *made.entry.example().more][-1], tmp_path / "in.pt")
+    applied = list(made.entry.sites) if ALL else random.Random(made.name).sample(list(made.entry.sites), 1)
+    files = {key: made.file(key) for key in (*applied, "all")}
+    if ALL:
+        files["pile"] = tmp_path / "pile.pt2"
+        refx("apply", made.original, *PILE, "-o", files["pile"])
+
+    def judge(path):
+        return verdict(refx("verify", path, "--inputs", tmp_path / "in.pt", "--json", code=None))
+
+    said = dict(zip(files, POOL.map(judge, files.values())))
+    tally.models[made.name].update(right=len(said), passed=list(said.values()).count(PASS))
+    alarms = {key: answer for key, answer in said.items() if answer == FAIL or made.entry.smooth and answer != PASS}
+    assert not alarms
