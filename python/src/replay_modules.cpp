@@ -299,15 +299,16 @@ class ModuleFollower {
     check(PyList_Append(modules, module.ptr()));
   }
 
-  // A module that is what the library has there: one that was there before, or a new one.
+  // A module that is what the library has there: one that was there before, or a new one. The
+  // oldest first: it was there before any step, the others say that steps made them.
   py::object fitting(ModuleId id, const py::object& current) {
-    PyObject* earlier = find(kept_, text(model_.modules()[id].name));
     std::vector<py::object> bases;
-    for (Py_ssize_t i = earlier ? PyList_GET_SIZE(earlier) : 0; i-- > 0;)
-      bases.push_back(py::reinterpret_borrow<py::object>(PyList_GET_ITEM(earlier, i)));
+    if (PyObject* earlier = find(kept_, text(model_.modules()[id].name)))
+      for (py::handle base : py::handle(earlier))
+        bases.push_back(py::reinterpret_borrow<py::object>(base));
     for (const py::object& base : bases)
       if (mirror_.fits(tables_, id, base)) return base;
-    if (current) bases.insert(bases.begin(), current);
+    if (current) bases.push_back(current);
     for (const py::object& base : bases)
       if (py::object module = configured(base, id); mirror_.fits(tables_, id, module))
         return module;
