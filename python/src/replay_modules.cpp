@@ -264,17 +264,8 @@ class ModuleFollower {
     const Container inside(module);
     if (PyDict_GET_SIZE(inside.table(kParameters)) + PyDict_GET_SIZE(inside.table(kBuffers)) > 0)
       return false;
-    if (!above_) {
-      above_.emplace();
-      for (ModuleId id : model_.modules()) add_above(model_.modules()[id].name);
-      for (StateId id : model_.state()) add_above(model_.state()[id].name);
-    }
-    return above_->count(std::string(path)) > 0;
-  }
-
-  void add_above(std::string_view path) {
-    for (path = split(path).first; !path.empty(); path = split(path).first)
-      if (!above_->emplace(path).second) return;
+    if (!holders_) holders_.emplace(model_);
+    return holders_->contains(std::string(path));
   }
 
   // Another module stands at that path.
@@ -417,7 +408,7 @@ class ModuleFollower {
   std::unordered_map<std::string, Container, Hash, std::equal_to<>> containers_;
   std::pair<const std::string, Container>* last_ = nullptr;  // of those, the last one asked for
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
-  std::optional<std::unordered_set<std::string>> above_;  // the paths that hold something
+  std::optional<Holders> holders_;  // of the model, once asked for
 };
 
 }  // namespace
