@@ -214,10 +214,19 @@ class ModuleFollower {
     order_of(parent, above, kind);
     if (PyObject* names = above.table(kind); find(names, key))
       check(PyObject_DelItem(names, key.ptr()));
-    if (made_.size() == 0 || !made_.contains(text(parent)) || !above.is_empty()) return;
+    if (!above.is_empty()) return;
+    if (!made_.contains(text(parent))) return note_place(parent);
     made_.attr("discard")(text(parent));
     forget_container(parent);
     remove(parent, kModules);
+  }
+
+  // What is empty may be cleared away by others, and is to return to where it was.
+  void note_place(std::string_view path) {
+    while (!path.empty()) {
+      path = split(path).first;
+      order_of(path, *find_container(path), kModules);
+    }
   }
 
   void sort_tables() {

@@ -459,7 +459,12 @@ def test_what_is_done_to_an_emptied_container_is_seen(make, change):
         MERGE(gm, reverse=True)
 
 
-@pytest.mark.parametrize("a_pass", [dead_code, shapes, pattern])
+def unused(gm):
+    gm.delete_all_unused_submodules()
+    return gm
+
+
+@pytest.mark.parametrize("a_pass", [dead_code, shapes, pattern, unused])
 @pytest.mark.parametrize("make", [traced, *EXPORTED])
 def test_a_pass_in_between_stays(make, a_pass):
     plain, args = make()
