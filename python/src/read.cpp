@@ -18,6 +18,7 @@
 #include "edit/transaction.h"
 #include "ir/id_set.h"
 #include "mirror.h"
+#include "paths.h"
 #include "refx/error.h"
 #include "refx/validate.h"
 
@@ -401,10 +402,16 @@ class Reader {
       const Impl then = entry.tensor.unsafeGetTensorImpl();
       const bool same = entry.tensor.is_same(now);
       if ((same || by_others_) && id.value < mirror_.known_.size()) note_change(id, then, now);
-      if (same || !is_same_weight(entry.tensor, now)) continue;
-      StateEntry rebound = entry;
-      rebound.tensor = now;
-      quiet.write(id, std::make_shared<const StateEntry>(std::move(rebound)));
+      const bool rebound = !same && is_same_weight(entry.tensor, now);
+      const bool registered = is_registered_anew(entry, found);
+      if (!rebound && !registered) continue;
+      StateEntry current = entry;
+      if (rebound) current.tensor = now;
+      if (registered) {
+        current.kind = found.kind;
+        current.persistent = found.persistent;
+      }
+      quiet.write(id, std::make_shared<const StateEntry>(std::move(current)));
     }
     for (const FoundModule& found : modules_) {
       if (!by_others_) break;
@@ -425,6 +432,13 @@ class Reader {
   // Another tensor in its place: a new value of the weight, or a rewrite?
   bool is_same_weight(const at::TensorBase& then, const at::Tensor& now) const {
     return by_others_ && then.sizes() == now.sizes();
+  }
+
+  // torch.fx registers whatever tensor a graph reads as a persistent buffer when it copies.
+  bool is_registered_anew(const StateEntry& then, const FoundState& now) const {
+    if (!by_others_ || then.kind == StateKind::parameter || now.kind == StateKind::parameter)
+      return false;
+    return then.kind != now.kind || then.persistent != now.persistent;
   }
 
   void note_change(StateId id, Impl then, const at::Tensor& now) {
@@ -585,6 +599,7 @@ class Reader {
     for (const FoundModule& found : modules_) {
       Module module = module_of(found);
       ModuleId id = model_.modules().find(found.path);
+      if (!id && is_emptied(found)) continue;
       if (!id) {
         const ModuleId where =
             previous ? model_.modules().next(previous) : model_.modules().first();
@@ -595,6 +610,16 @@ class Reader {
       live_modules_.insert(id);
       previous = id;
     }
+  }
+
+  // Whether it did not come, but was there and lost what it held, to a step or just now.
+  bool is_emptied(const FoundModule& found) {
+    if (called_.count(found.path)) return false;
+    if (!holders_) {
+      holders_.emplace(model_);
+      for (const Step& step : model_.history()) holders_->add(step);
+    }
+    return holders_->contains(found.path);
   }
 
   bool is_unchanged(NodeId id, const FxNode& fx_node, py::handle meta) const {
@@ -706,6 +731,7 @@ class Reader {
   std::unordered_map<Impl, at::Tensor> replaced_;
   std::unordered_set<Impl> moved_;
 
+  std::optional<Holders> holders_;  // with those whose contents steps took, once asked for
   IdSet<StateEntry> live_states_;
   IdSet<Module> live_modules_;
   IdSet<Node> visited_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "mirror.h"
+#include "paths.h"
 
 namespace refx::python {
 
@@ -31,12 +32,6 @@ inline py::object text(std::string_view value) {
   return owned(PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
 }
 
-// The path of what holds it, and its name there.
-inline std::pair<std::string_view, std::string_view> split(std::string_view path) {
-  const auto dot = path.rfind('.');
-  if (dot == path.npos) return {"", path};
-  return {path.substr(0, dot), path.substr(dot + 1)};
-}
 // The __dict__ of a module.
 inline py::object attributes_of(py::handle module) {
   return owned(PyObject_GenericGetDict(module.ptr(), nullptr));

@@ -214,10 +214,19 @@ class ModuleFollower {
     order_of(parent, above, kind);
     if (PyObject* names = above.table(kind); find(names, key))
       check(PyObject_DelItem(names, key.ptr()));
-    if (made_.size() == 0 || !made_.contains(text(parent)) || !above.is_empty()) return;
+    if (!above.is_empty()) return;
+    if (!made_.contains(text(parent))) return note_place(parent);
     made_.attr("discard")(text(parent));
     forget_container(parent);
     remove(parent, kModules);
+  }
+
+  // What is empty may be cleared away by others, and is to return to where it was.
+  void note_place(std::string_view path) {
+    while (!path.empty()) {
+      path = split(path).first;
+      order_of(path, *find_container(path), kModules);
+    }
   }
 
   void sort_tables() {
@@ -264,17 +273,8 @@ class ModuleFollower {
     const Container inside(module);
     if (PyDict_GET_SIZE(inside.table(kParameters)) + PyDict_GET_SIZE(inside.table(kBuffers)) > 0)
       return false;
-    if (!above_) {
-      above_.emplace();
-      for (ModuleId id : model_.modules()) add_above(model_.modules()[id].name);
-      for (StateId id : model_.state()) add_above(model_.state()[id].name);
-    }
-    return above_->count(std::string(path)) > 0;
-  }
-
-  void add_above(std::string_view path) {
-    for (path = split(path).first; !path.empty(); path = split(path).first)
-      if (!above_->emplace(path).second) return;
+    if (!holders_) holders_.emplace(model_);
+    return holders_->contains(std::string(path));
   }
 
   // Another module stands at that path.
@@ -299,15 +299,16 @@ class ModuleFollower {
     check(PyList_Append(modules, module.ptr()));
   }
 
-  // A module that is what the library has there: one that was there before, or a new one.
+  // A module that is what the library has there: one that was there before, or a new one. The
+  // oldest first: it was there before any step, the others say that steps made them.
   py::object fitting(ModuleId id, const py::object& current) {
-    PyObject* earlier = find(kept_, text(model_.modules()[id].name));
     std::vector<py::object> bases;
-    for (Py_ssize_t i = earlier ? PyList_GET_SIZE(earlier) : 0; i-- > 0;)
-      bases.push_back(py::reinterpret_borrow<py::object>(PyList_GET_ITEM(earlier, i)));
+    if (PyObject* earlier = find(kept_, text(model_.modules()[id].name)))
+      for (py::handle base : py::handle(earlier))
+        bases.push_back(py::reinterpret_borrow<py::object>(base));
     for (const py::object& base : bases)
       if (mirror_.fits(tables_, id, base)) return base;
-    if (current) bases.insert(bases.begin(), current);
+    if (current) bases.push_back(current);
     for (const py::object& base : bases)
       if (py::object module = configured(base, id); mirror_.fits(tables_, id, module))
         return module;
@@ -416,7 +417,7 @@ class ModuleFollower {
   std::unordered_map<std::string, Container, Hash, std::equal_to<>> containers_;
   std::pair<const std::string, Container>* last_ = nullptr;  // of those, the last one asked for
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
-  std::optional<std::unordered_set<std::string>> above_;  // the paths that hold something
+  std::optional<Holders> holders_;  // of the model, once asked for
 };
 
 }  // namespace

@@ -76,8 +76,10 @@ void match_call(const Model& model, const Node& node, bool functional, BatchNorm
     norm.problem = "the batch norm is in training mode";
   else if (!given(parts.mean) || !given(parts.var))
     norm.problem = "the batch norm has no running statistics";
-  else if (!mean || !var || (given(parts.weight) && !norm.weight) || (given(parts.bias) && !norm.bias))
-    norm.problem = "a tensor of the batch norm is computed, not stored";
+  else
+    for (const Arg* part : {parts.mean, parts.var, parts.weight, parts.bias})
+      if (given(part) && !param_of(model, part) && norm.problem.empty())
+        norm.problem = fmt::format("a tensor of the batch norm {}", why_not_stored(model, part));
   set_input(node, norm);
   set_eps(parts.eps, norm);
 }

@@ -40,15 +40,16 @@ void match_module(const Model& model, const Node& node, Layer& layer) {
 void match_call(const Model& model, const Node& node, Layer& layer) {
   const Arg* input = argument(node, 0, "input");
   if (!input) input = argument(node, 0, "self");
-  const auto weight = param_of(model, argument(node, 1, "weight"));
+  const Arg* kernel = argument(node, 1, "weight");
+  const auto weight = param_of(model, kernel);
   const Arg* bias = argument(node, 2, "bias");
   if (bias && !bias->is<None>()) layer.bias = param_of(model, bias);
   if (!input || !input->is<NodeId>())
     layer.problem = "its input is not a tensor of the graph";
   else if (!weight)
-    layer.problem = "its weight is computed, not stored";
+    layer.problem = fmt::format("its weight {}", why_not_stored(model, kernel));
   else if (bias && !bias->is<None>() && !layer.bias)
-    layer.problem = "its bias is computed, not stored";
+    layer.problem = fmt::format("its bias {}", why_not_stored(model, bias));
   if (input && input->is<NodeId>()) layer.input = *input->get<NodeId>();
   if (weight) layer.weight = *weight;
 }

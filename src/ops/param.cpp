@@ -18,6 +18,12 @@ std::optional<Param> param_of(const Model& model, const Arg* arg) {
   return Param{state, *id};
 }
 
+std::string_view why_not_stored(const Model& model, const Arg* arg) {
+  const NodeId* id = arg ? arg->get<NodeId>() : nullptr;
+  return id && model.graph()[*id].op == Opcode::placeholder ? "is an input, not stored"
+                                                            : "is computed, not stored";
+}
+
 at::Tensor tensor_of(const Model& model, const Param& param) {
   const at::TensorBase& tensor = model.state().tensor(param.state);
   require_content(tensor);

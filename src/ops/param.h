@@ -20,6 +20,8 @@ struct Param {
 // The stored tensor that an argument stands for, if it does.
 std::optional<Param> param_of(const Model& model, const Arg* arg);
 at::Tensor tensor_of(const Model& model, const Param& param);
+// For an argument that stands for none: "is an input, not stored".
+std::string_view why_not_stored(const Model& model, const Arg* arg);
 
 // Whether running the model writes a new value into the state entry.
 bool is_mutated(const Model& model, std::string_view state);

@@ -636,6 +636,15 @@ TEST(FuseBatchNorm2d, RefusesComputedTensors) {
                    "a tensor of the batch norm is computed, not stored");
 }
 
+TEST(FuseBatchNorm2d, RefusesTensorsThatAreInputs) {
+  for (const char* part :
+       {"%p_bn_weight,", "%p_bn_bias,", "%b_bn_running_mean,", "%b_bn_running_var,"})
+    expect_refused(kName,
+                   with(kAten, {{part, "%w,"},
+                                {"    %x :", "    %w : f32[6] = placeholder[target=w]\n    %x :"}}),
+                   "a tensor of the batch norm is an input, not stored");
+}
+
 TEST(FuseBatchNorm2d, RefusesDifferentTypes) {
   expect_refused(kName, with(kModule, {{"running_var : f32", "running_var : f64"}}),
                  "the layer is Float but the batch norm's 'net.bn.running_var' is Double");

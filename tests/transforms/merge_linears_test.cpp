@@ -654,6 +654,13 @@ TEST(MergeLinears, RefusesAComputedWeight) {
                  "its weight is computed, not stored");
 }
 
+TEST(MergeLinears, RefusesAWeightThatIsAnInput) {
+  expect_refused(kName,
+                 with(kAten, {{"    %x :", "    %w : f32[6, 4] = placeholder[target=w]\n    %x :"},
+                              {"%x, %p_q_weight,", "%x, %w,"}}),
+                 "its weight is an input, not stored");
+}
+
 TEST(MergeLinears, RefusesAComputedBias) {
   expect_refused(kName,
                  with(kAten, {{"    %linear :",

@@ -10,7 +10,8 @@ from torch import nn
 import refx
 import zoo
 from kit import Snapshot, flat, trace
-from refx.fx import FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, compose, reverse
+from refx.fx import (FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, NothingReversed,
+                     compose, reverse)
 
 
 def step(gm, inputs, rate=0.1):
@@ -40,6 +41,16 @@ def test_trained_weights_return(make):
         assert a.requires_grad == b.requires_grad
     storages = [p.untyped_storage().data_ptr() for p in gm.parameters()]
     assert len(set(storages)) == len(storages)  # no views of the merged weight
+
+
+def test_nothing_says_that_refx_made_it_after_undo():
+    gm = trace(nn.Sequential(nn.Linear(4, 4)))
+    t = FuseBiasInLinear()
+    t(gm)
+    step(gm, (torch.randn(2, 4),))
+    t(gm, reverse=True)
+    with pytest.warns(NothingReversed):
+        t(gm, reverse=True)
 
 
 def test_the_split_is_exact():
