@@ -40,8 +40,8 @@ struct OutputCheck {
   std::string type;           // "f32[2, 10]"
   bool exact = false;         // integers and the like: compared bit by bit
   double scale = 0;           // the largest magnitude of the reference
-  Distance meaning;           // of the model in fp64 from the original in fp64
-  Distance now;               // of the model as it runs from the reference
+  Distance meaning = {};      // of the model in fp64 from the original in fp64
+  Distance now = {};          // of the model as it runs from the reference
   double original_error = 0;  // the largest, of the original as it runs
   double original_l2 = 0, l2 = 0;  // relative: the length of the error as a part of the output's
   double beyond = 0;               // the share of elements whose error is beyond what is allowed
