@@ -159,7 +159,8 @@ TEST_F(Pt2, ForgottenStepsAreGone) {
   save(model, file("slim.pt2"));
   const Model back = load(file("slim.pt2"));
   EXPECT_TRUE(back.history().empty());
-  for (const Record& record : Archive::open(file("slim.pt2"))->records())
+  const auto archive = Archive::open(file("slim.pt2"));
+  for (const Record& record : archive->records())
     EXPECT_FALSE(record.name.starts_with("refx/")) << record.name;
   // A new history on it has it as its original.
   Model more = load(file("slim.pt2"));

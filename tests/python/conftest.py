@@ -127,7 +127,7 @@ class Exports:
 
 
 class Made:
-    """The files that refx made of one model, and what it said; briefly: the rewritten files only."""
+    """The files that refx made of one model, and what it said; briefly: with all transformations."""
 
     def __init__(self, name, refx, export, folder, brief=False):
         self.name = name
@@ -136,13 +136,13 @@ class Made:
         self.original = export(name)
         self.results = {}
         folder.mkdir()
-        for transformation in self.entry.sites:
-            self.run(refx, transformation, "apply", self.original, transformation)
         self.run(refx, "all", "apply", self.original, "all")
         if not brief:
             self.look_closer(refx)
 
     def look_closer(self, refx):
+        for transformation in self.entry.sites:
+            self.run(refx, transformation, "apply", self.original, transformation)
         without = [t for t in models.TRANSFORMATIONS if t not in self.entry.sites]
         if len(without) > 3:
             self.run(refx, "untouched", "apply", self.original, *without)
