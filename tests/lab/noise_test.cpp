@@ -13,7 +13,7 @@ using namespace testing;
 
 // A mask in floating point, a value that rounds, a view of it, and what is decided by it.
 constexpr const char* kText = R"(graph():
-    %x : f32[2, 4] [num_users=3] = placeholder[target=x]
+    %x : f32[2, 4] [num_users=2] = placeholder[target=x]
     %mask : f32[4] [num_users=1] = placeholder[target=mask]
     %off : [num_users=1] = call_function[target=aten.rsub.Scalar](args = (%mask, 1.0), kwargs = {})
     %y : [num_users=3] = call_function[target=aten.mul.Tensor](args = (%x, 0.1), kwargs = {})
