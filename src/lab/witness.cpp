@@ -30,28 +30,41 @@ bool same_tensor(const at::TensorBase& a, const at::TensorBase& b) {
   return at::equal(at::Tensor(a), at::Tensor(b));
 }
 
-// Whether `part` is a slice of `whole` along one dimension, bit for bit; a vector also as a column.
-bool holds(const at::Tensor& whole, at::Tensor part) {
-  if (whole.scalar_type() != part.scalar_type() || whole.device() != part.device() ||
-      whole.layout() != c10::kStrided || part.layout() != c10::kStrided)
-    return false;
-  if (part.dim() + 1 == whole.dim()) part = part.unsqueeze(-1);
-  if (part.dim() != whole.dim() || part.numel() == 0) return false;
-  std::int64_t along = -1;
-  for (std::int64_t dim = 0; dim < part.dim(); ++dim) {
-    if (part.size(dim) == whole.size(dim)) continue;
-    if (along >= 0 || part.size(dim) > whole.size(dim)) return false;
-    along = dim;
-  }
-  if (along < 0) return at::equal(whole, part);
-  const std::int64_t length = part.size(along), last = whole.size(along) - length;
-  const at::Tensor starts = (whole.narrow(along, 0, last + 1) == part.narrow(along, 0, 1))
-                                .movedim(along, 0)
+// Whether `part` stands in `whole` somewhere along this dimension.
+bool holds_along(const at::Tensor& whole, const at::Tensor& part, std::int64_t dim) {
+  const std::int64_t length = part.size(dim), last = whole.size(dim) - length;
+  const at::Tensor starts = (whole.narrow(dim, 0, last + 1) == part.narrow(dim, 0, 1))
+                                .movedim(dim, 0)
                                 .reshape({last + 1, -1})
                                 .all(1)
                                 .nonzero();
   for (std::int64_t i = 0; i < std::min<std::int64_t>(starts.size(0), 8); ++i)
-    if (at::equal(whole.narrow(along, starts[i].item<std::int64_t>(), length), part)) return true;
+    if (at::equal(whole.narrow(dim, starts[i].item<std::int64_t>(), length), part)) return true;
+  return false;
+}
+
+// Whether `part` is a block of `whole`, bit for bit: anywhere along the first dimension in which
+// they differ, at the begin or the end of the others. A vector is looked for as a column, too.
+bool holds(at::Tensor whole, at::Tensor part) {
+  if (whole.scalar_type() != part.scalar_type() || whole.device() != part.device() ||
+      whole.layout() != c10::kStrided || part.layout() != c10::kStrided || part.numel() == 0)
+    return false;
+  if (part.dim() + 1 == whole.dim()) part = part.unsqueeze(-1);
+  if (part.dim() != whole.dim()) return false;
+  std::vector<std::int64_t> differing;
+  for (std::int64_t dim = 0; dim < part.dim(); ++dim) {
+    if (part.size(dim) > whole.size(dim)) return false;
+    if (part.size(dim) < whole.size(dim)) differing.push_back(dim);
+  }
+  if (differing.empty()) return at::equal(whole, part);
+  for (const bool at_end : {false, true}) {
+    at::Tensor block = whole;
+    for (std::size_t i = 1; i < differing.size(); ++i) {
+      const std::int64_t dim = differing[i], length = part.size(dim);
+      block = block.narrow(dim, at_end ? whole.size(dim) - length : 0, length);
+    }
+    if (holds_along(block, part, differing[0])) return true;
+  }
   return false;
 }
 
