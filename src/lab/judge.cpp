@@ -30,8 +30,7 @@ std::string type_of_value(const c10::IValue& value) {
   return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
 }
 
-// The original's own error is a few roundings, amplified by what comes after. On the exported
-// models of the tests correct rewrites stay a hundred times below these parts; see docs/lab.md.
+// Several times what correct rewrites of the test models come to; see docs/lab.md.
 double largest_allowed(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble:

@@ -67,9 +67,9 @@ bool reads_floating(const Instruction& i, const exec::Values& slots) {
 
 // Operators that give floating-point numbers and yet jump.
 bool jumps(const Instruction& i) {
-  constexpr std::array<std::string_view, 13> kNames = {
-      "floor", "ceil", "round",     "trunc",     "fix",          "sign",         "sgn",
-      "frac",  "fmod", "remainder", "heaviside", "floor_divide", "fake_quantize"};
+  constexpr std::array<std::string_view, 12> kNames = {
+      "floor", "ceil", "round", "trunc",     "fix",       "sign",
+      "sgn",   "frac", "fmod",  "remainder", "heaviside", "floor_divide"};
   if (!i.op) return false;
   std::string_view name = i.op->operator_name().name;
   name.remove_prefix(std::min(name.size(), name.find("::") + 2));
