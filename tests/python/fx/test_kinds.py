@@ -183,7 +183,7 @@ def folded(gm):
 
 def dead_code(gm):
     x = next(node for node in gm.graph.nodes if node.op == "placeholder")
-    with gm.graph.inserting_before(next(reversed(gm.graph.nodes))):
+    with gm.graph.inserting_before(next(iter(reversed(gm.graph.nodes)))):
         gm.graph.call_function(torch.neg, (x,))
     assert gm.graph.eliminate_dead_code()
     gm.recompile()
@@ -423,7 +423,7 @@ def fill_again(gm):
 
 def call_it(gm):
     gm.block.q = nn.Identity()
-    output = next(reversed(gm.graph.nodes))
+    output = next(iter(reversed(gm.graph.nodes)))
     with gm.graph.inserting_before(output):
         extra = gm.graph.call_module("block.q", (output.args[0][0],))
     output.args = ((output.args[0], extra),)
