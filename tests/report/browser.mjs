@@ -131,6 +131,14 @@ const tests = {
     await done();
   },
 
+  async 'a verdict that cannot be given'() {
+    const {page, done} = await open(join(pages, 'unsure.html'));
+    assert.match(await page.textContent('[aria-label=Verification] .verdict'), /^Cannot tell/);
+    assert.match(await page.textContent('[aria-label=Verification]'), /output: too close/);
+    assert.match(await page.textContent('.cards'), /Resultscannot tell/);
+    await done();
+  },
+
   async 'the history is filtered and shows before and after'() {
     const {page, done} = await open(join(pages, 'results.html'));
     await page.click('#tab-history');

@@ -51,6 +51,13 @@ TEST(ReportPages, AreWritten) {
   const Benchmark benchmark = testing::some_benchmark();
   write("results.html", testing::rewritten_encoder(3),
         {.title = "An encoder", .verification = &verification, .benchmark = &benchmark});
+  Verification unsure;
+  unsure.sets = {{"the sample inputs",
+                  {{.path = "output",
+                    .type = "f32[2]",
+                    .answer = Answer::cannot_tell,
+                    .problem = "too close"}}}};
+  write("unsure.html", testing::rewritten_encoder(3), {.title = "Unsure", .verification = &unsure});
   write("large.html", testing::rewritten_encoder(850), {});
   write("flat.html", testing::chain(20000), {});
   write("odd.html", testing::parse_filled(R"(

@@ -67,6 +67,12 @@ const stepTable = (steps, open) => {
 const panel = (title, ...content) =>
     h('article', {class: 'panel', 'aria-label': title}, h('h2', {}, title), ...content);
 
+const RESULTS = {
+  'pass': ['the same', 'up to rounding'],
+  'cannot tell': ['cannot tell', 'see below'],
+  'fail': ['different', 'see below'],
+};
+
 export const showOverview = (section, data, open) => {
   const {before, after, steps, verification, benchmark} = data;
   const kept = steps.reduce((sum, step) => sum + step.bytes, 0);
@@ -76,14 +82,7 @@ export const showOverview = (section, data, open) => {
         changed('Nodes', before.nodes, after.nodes, count),
         changed('Tensors', before.tensors, after.tensors, count),
         changed('Weights', before.bytes, after.bytes, amount),
-        card(
-            'Results',
-            verification.missing    ? 'not verified' :
-                verification.passed ? 'the same' :
-                                      'different',
-            verification.missing    ? '' :
-                verification.passed ? 'up to rounding' :
-                                      'see below'),
+        card('Results', ...(RESULTS[verification.verdict] ?? ['not verified', ''])),
         card(
             'Speed',
             benchmark.missing ? 'not timed' : `${(benchmark.contest.ratio ?? 0).toFixed(2)}\u00d7`,
