@@ -108,9 +108,10 @@ struct Verification {
 // output passes with up to kGrowth times that (kGrowthOfL2 for its relative L2), or kRoundings
 // roundings of the largest number in its row, but never with more than largest_allowed() of its
 // scale. Where rounding alone does more, where the original itself is farther off, where a decision
-// is so close that rounding turns it, or where there is no fp64 run and the bits differ, the answer
-// is cannot_tell. Non-finite values must stand in the same places, and everything that is not
-// floating-point must be equal.
+// is so close that rounding turns it, where a form that means the same errs by more than rounding
+// explains but not by more than that part, or where there is no fp64 run and the bits differ, the
+// answer is cannot_tell. Non-finite values must stand in the same places, and everything that is
+// not floating-point must be equal.
 //
 // Writes no tensor of the model, and leaves the global random state and the number of threads as
 // they were. Throws Error if one of the forms cannot be run.
