@@ -173,7 +173,11 @@ class Judge {
 
     const bool same_bits = equal(original, *find(current, path_));
     if (!same_places(now, before)) {
-      say(Answer::fail, "nan or inf stands in other places");
+      const bool overflows = by_reference && !same_places(reference, before);
+      if (overflows && wide) mean_the_same(original, *wide);
+      say(overflows ? Answer::cannot_tell : Answer::fail,
+          overflows ? "the original overflows its dtype, and nan or inf stands in other places"
+                    : "nan or inf stands in other places");
       return;
     }
     if (!same_kinds(now, before))

@@ -17,6 +17,8 @@ from refx.fx import FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, com
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_torch_compile(backend):
+    if backend == "inductor" and " " in torch.__file__:
+        pytest.skip("torch's inductor does not quote its own path for the compiler")
     model, inputs = zoo.make("encoder")
     gm = trace(model)
     before = Snapshot(gm)
