@@ -6,7 +6,7 @@
 #include <set>
 
 #include "commands.h"
-#include "edit/glob.h"
+#include "util/glob.h"
 #include "files.h"
 #include "output.h"
 #include "progress.h"
@@ -14,9 +14,9 @@
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "summary.h"
-#include "text/did_you_mean.h"
-#include "text/json_writer.h"
-#include "text/shell_word.h"
+#include "util/did_you_mean.h"
+#include "util/json_writer.h"
+#include "util/shell_word.h"
 
 namespace refx::cli {
 

@@ -14,7 +14,7 @@
 #include "refx/error.h"
 #include "refx/pt2.h"
 #include "refx/verify.h"
-#include "text/fingerprint.h"
+#include "util/fingerprint.h"
 
 namespace refx::cli {
 

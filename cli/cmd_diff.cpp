@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 #include "output.h"
 #include "refx/diff.h"
 #include "refx/original.h"

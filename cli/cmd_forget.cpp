@@ -7,7 +7,7 @@
 
 #include "commands.h"
 #include "files.h"
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 #include "output.h"
 #include "refx/error.h"
 #include "refx/pt2.h"

@@ -10,8 +10,8 @@
 #include "refx/registry.h"
 #include "refx/text.h"
 #include "summary.h"
-#include "text/json_writer.h"
-#include "text/shell_word.h"
+#include "util/json_writer.h"
+#include "util/shell_word.h"
 
 namespace refx::cli {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "text/json_writer.h"
+#include "text/json_args.h"
 #include "output.h"
 #include "refx/pt2.h"
 

@@ -12,8 +12,8 @@
 #include "refx/error.h"
 #include "refx/pt2.h"
 #include "refx/reverse.h"
-#include "text/json_writer.h"
-#include "text/shell_word.h"
+#include "util/json_writer.h"
+#include "util/shell_word.h"
 
 namespace refx::cli {
 

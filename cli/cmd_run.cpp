@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 #include "lab/run_once.h"
 #include "output.h"
 #include "refx/inputs.h"

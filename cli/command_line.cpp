@@ -12,7 +12,7 @@
 #include "completion.h"
 #include "output.h"
 #include "refx/error.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 namespace refx::cli {
 

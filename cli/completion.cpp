@@ -7,7 +7,7 @@
 
 #include "refx/error.h"
 #include "refx/registry.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 namespace refx::cli {
 

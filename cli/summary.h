@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 #include "output.h"
 #include "refx/model.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <iosfwd>
+#include <cstdint>
 #include <memory>
 #include <variant>
 
@@ -18,8 +18,6 @@ struct Change {
   std::shared_ptr<const T> before, after;
 };
 using Edit = std::variant<Change<Node>, Change<StateEntry>, Change<Module>>;
-
-std::ostream& operator<<(std::ostream& out, const Edit& edit);
 
 // How a tensor that a step made is composed of tensors that were there before:
 //   whole.narrow(dim, start, length) == part, up to reshape.

@@ -36,25 +36,36 @@ class Editor {
 
   // State. No id: at the end. An entry of a name that was erased takes the erased one's place.
   StateId add_state(StateEntry entry, StateId after = {});
+  StateId insert_before(StateId where, StateEntry entry);
   void set_state(StateId id, at::TensorBase tensor);
+  void set_state(StateId id, StateEntry entry);  // it keeps its name
   void erase_state(StateId id);
 
   // Modules. Likewise.
   ModuleId add_module(Module module, ModuleId after = {});
+  ModuleId insert_before(ModuleId where, Module module);
   void set_module(ModuleId id, Module module);
   void erase_module(ModuleId id);
 
   // Marks, see Transformation.
   void mark(NodeId id, const std::string& signature);
   void unmark(NodeId id, const std::string& signature);
+  void set_marks(NodeId id, std::vector<std::string> signatures);
 
   // Says how a tensor written in this step is composed of earlier ones.
-  void compose(Piece piece);
+  void add_piece(Piece piece);
 
   // What belongs to the model as a whole and no rewrite changes.
   void set_mutations(std::vector<Mutation> mutations);
+  void set_kept_modules(std::vector<std::string> paths);
+
+  // Replaces the recorded step of the same id: for a model that as a whole was moved to another
+  // dtype or device, and what its history keeps with it. Done when the journal is kept.
+  void amend(Step step);
 
   bool changed() const;
+  // The journal so far, one edit per object.
+  std::vector<Edit> edits() const;
 
   // Validates what was touched and appends the step; returns no id if nothing was changed.
   // On a broken model: throws InternalError that names the step; everything is taken back.
@@ -65,10 +76,13 @@ class Editor {
   StepId commit(Label label);
   // The journal so far is how the model came to be, not a step.
   void commit_as_origin(std::shared_ptr<const Source> source = nullptr);
+  // The journal so far is no rewrite (a weight was trained, a type was learnt), and no step.
+  void commit_without_step();
 
  private:
   std::unique_ptr<Transaction> transaction_;
   std::vector<Piece> pieces_;
+  std::vector<Step> amended_;
 };
 
 }  // namespace refx

@@ -36,4 +36,7 @@ class Executor {
   std::unique_ptr<Program> program_;
 };
 
+// Runs the model on its user inputs, with an Executor that it makes on first use and after a change.
+c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
+
 }  // namespace refx

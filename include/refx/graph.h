@@ -56,7 +56,7 @@ class Graph : public Table<Node> {
   NodeId output() const;
 
  private:
-  friend class Transaction;
+  friend struct ModelAccess;
   using ByName = std::unordered_map<std::string, UserSet, Hash, std::equal_to<>>;
 
   Id<Node> insert_slot(NodeId where);

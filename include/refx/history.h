@@ -14,6 +14,18 @@ namespace refx {
 
 class Model;
 
+// How to tell whether a tensor that a step left in the state was changed since.
+struct TensorStamp {
+  StateId state;
+  std::uint32_t version;                   // of the tensor's counter, in this process
+  std::array<std::uint64_t, 2> hash = {};  // of its contents, in a step that was loaded; else zeros
+  bool changed = false;                    // it is known that it was, though no counter tells
+};
+TensorStamp stamp_of(StateId state, const at::TensorBase& tensor);
+// Of the tensors that the edits leave in the state.
+std::vector<TensorStamp> stamps_of(const std::vector<Edit>& edits);
+bool is_changed(const TensorStamp& stamp, const at::TensorBase& tensor);
+
 // One applied site: what was done, where, and every change it made.
 struct Step {
   StepId id;
@@ -25,13 +37,7 @@ struct Step {
   std::vector<Edit> edits;    // one per object
   std::vector<Piece> pieces;
 
-  // A tensor it made, and how to tell whether it was changed since.
-  struct Made {
-    StateId state;
-    std::uint32_t version;                  // of the tensor's counter, in this process
-    std::array<std::uint64_t, 2> hash = {};  // of its contents, in a step that was loaded; else zeros
-  };
-  std::vector<Made> made;
+  std::vector<TensorStamp> stamps;  // of the tensors it left in the state, in the order of edits
 
   // Bytes of the tensors kept for undo.
   std::size_t bytes() const;
@@ -86,10 +92,10 @@ class History {
   const std::vector<std::shared_ptr<const Step>>& reversed() const { return reversed_; }
 
  private:
-  friend class Transaction;
+  friend struct ModelAccess;
   struct Access {
     StepId step;
-    bool takes_away;
+    bool invalidates;
   };
   // Steps by the objects they write, and refer to.
   struct Index {

@@ -15,7 +15,6 @@ struct IValue;
 
 namespace refx {
 
-class Executor;
 class Source;
 
 // An output of the graph that is written back into a buffer or an input instead of being returned.
@@ -41,11 +40,19 @@ class Model {
   // Differs after every change.
   std::uint64_t revision() const { return revision_; }
 
-  // Runs the model on its user inputs; compiled on first use and after a change. See Executor.
-  c10::IValue forward(std::vector<c10::IValue> inputs);
+  // Modules that are still called as such when the program is unflattened: values may enter and
+  // leave them only where they did.
+  const std::vector<std::string>& kept_modules() const { return kept_modules_; }
+
+  // Runs the model on its user inputs: run() of refx/executor.h, which has to be included.
+  template <class Value = c10::IValue>
+  Value forward(std::vector<Value> inputs) {
+    return run(*this, std::move(inputs));
+  }
 
  private:
-  friend class Transaction;
+  friend struct ModelAccess;
+  friend c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
   Graph graph_;
   State state_;
   Modules modules_;
@@ -53,7 +60,8 @@ class Model {
   std::vector<Mutation> mutations_;
   std::uint64_t revision_ = 0;
   std::shared_ptr<const Source> source_;
-  std::shared_ptr<Executor> executor_;
+  std::vector<std::string> kept_modules_;
+  std::shared_ptr<void> compiled_;  // what run() keeps from one call to the next
 };
 
 }  // namespace refx

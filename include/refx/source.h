@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace refx {
 
@@ -23,10 +22,6 @@ class Source {
 
   // The example (args, kwargs) as torch.save wrote them, checked; empty if there are none.
   virtual std::string_view sample_inputs() const = 0;
-
-  // Modules that are still called as such when the program is unflattened: values may enter and leave
-  // them only where they did.
-  virtual std::vector<std::string> kept_modules() const { return {}; }
 
   // The values that a symbolic size may take.
   struct Range {

@@ -28,7 +28,7 @@ class State : public Table<StateEntry> {
   const at::TensorBase& tensor(StateId id) const { return (*this)[id].tensor; }
 
  private:
-  friend class Transaction;
+  friend struct ModelAccess;
   Ptr exchange(StateId id, Ptr value);
   ska::flat_hash_map<const void*, std::uint32_t> storages_;
 };

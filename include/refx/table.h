@@ -15,7 +15,7 @@ namespace refx {
 
 // Named values in an order. An erased value keeps its id, its name and its place, so that it can
 // return exactly where it stood. Insertion, erasure and comparison of places are O(1) amortised.
-// Only the Editor, through its Transaction, changes a table.
+// Only src/edit/, which is behind the Editor, changes a table.
 template <class T>
 class Table {
  public:
@@ -84,7 +84,7 @@ class Table {
   std::uint32_t id_limit() const { return static_cast<std::uint32_t>(slots_.size()); }
 
  protected:
-  friend class Transaction;
+  friend struct ModelAccess;
 
   struct Slot {
     Ptr value;

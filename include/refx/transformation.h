@@ -10,11 +10,6 @@
 
 namespace refx {
 
-// One place where a transformation applies.
-struct Site {
-  std::string name;           // stable, from module paths: "encoder.0.{query,key,value}"
-  std::vector<NodeId> nodes;  // what apply() needs to find it again
-};
 // A place that looks right, and why it is left alone.
 struct Refusal {
   Site site;

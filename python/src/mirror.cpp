@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "edit/reverse_for_good.h"
 #include "ir/id_set.h"
 #include "refx/error.h"
 #include "refx/registry.h"
+#include "refx/reverse.h"
 
 namespace refx::python {
 
@@ -54,7 +54,7 @@ std::string label(const Step& step) {
   return fmt::format("{} at {}", step.transformation, step.site);
 }
 
-void require_reversible(const Model& model, const Plan& plan, Dependents dependents) {
+void require_reversible(const Model& model, const ReversalPlan& plan, Dependents dependents) {
   const Step& first = model.history()[plan.asked.front()];
   for (const auto& [id, causes] : plan.dependents) {
     const Step& step = model.history()[id];
@@ -86,7 +86,7 @@ Mirror::Applied Mirror::apply(const Transformation& transformation, const SiteFi
   try {
     applied.steps = refx::apply(model_, transformation, filter).steps;
   } catch (...) {
-    reverse_for_good(model_, plan_reversal(model_, added()), {Dependents::cascade, true});
+    refx::reverse(model_, added(), {Dependents::cascade, true, false});
     throw;
   }
   Touching touching(model_);
@@ -102,12 +102,13 @@ Touched Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options
     if (model_.history()[id].transformation == kOthers)
       throw Error(fmt::format(
           "step {} is a change by others than refx, which only they can reverse", id.value));
-  const Plan plan = plan_reversal(model_, steps);
+  const ReversalPlan plan = plan_reversal(model_, steps);
   require_reversible(model_, plan, options.dependents);
   Touching touching(model_);
   for (StepId id : plan.asked) touching.add(model_.history()[id]);
   for (const auto& [id, causes] : plan.dependents) touching.add(model_.history()[id]);
-  const Reversal reversal = reverse_for_good(model_, plan, options);
+  options.redoable = false;  // the GraphModule keeps nothing of what is reversed
+  const Reversal reversal = refx::reverse(model_, plan, options);
   for (const Reversal::Replaced& replaced : reversal.replaced)
     for (StepId id : replaced.reapplied) touching.add(model_.history()[id]);
   Touched touched = touching.take();

@@ -14,12 +14,12 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "edit/made.h"
-#include "edit/transaction.h"
 #include "ir/id_set.h"
 #include "mirror.h"
 #include "paths.h"
+#include "refx/editor.h"
 #include "refx/error.h"
+#include "refx/restore.h"
 #include "refx/validate.h"
 
 namespace refx::python {
@@ -350,24 +350,23 @@ class Reader {
   // ---- the first time ---------------------------------------------------------------------------
 
   void fill() try {
-    Transaction transaction(model_);
+    Restorer restorer(model_);
     tables_.grow(static_cast<std::uint32_t>(fx_nodes_.size()));
-    transaction.reserve<StateEntry>(states_.size());
-    transaction.reserve<Module>(modules_.size());
-    transaction.reserve<Node>(fx_nodes_.size());
+    restorer.reserve<StateEntry>(states_.size());
+    restorer.reserve<Module>(modules_.size());
+    restorer.reserve<Node>(fx_nodes_.size());
     for (const FoundState& found : states_)
-      transaction.restore(transaction.insert_place(StateId{}),
-                          std::make_shared<const StateEntry>(entry_of(found)));
+      restorer.put(restorer.add_place<StateEntry>(),
+                   std::make_shared<const StateEntry>(entry_of(found)));
     for (const FoundModule& found : modules_)
-      transaction.restore(transaction.insert_place(ModuleId{}),
-                          std::make_shared<const Module>(module_of(found)));
+      restorer.put(restorer.add_place<Module>(), std::make_shared<const Module>(module_of(found)));
     for (const FxNode& fx_node : fx_nodes_) {
       const py::object meta = attr(fx_node.node, Fx::get().meta);
       Node node = node_of(fx_node, meta);
-      const NodeId id = transaction.insert_place(NodeId{});
+      const NodeId id = restorer.add_place<Node>();
       set_id(fx_node, id);
       remember(id, fx_node, meta);
-      transaction.restore(id, std::make_shared<const Node>(std::move(node)));
+      restorer.put(id, std::make_shared<const Node>(std::move(node)));
     }
     finish();
     mirror_.is_read_ = true;
@@ -393,7 +392,7 @@ class Reader {
   using Impl = const c10::TensorImpl*;
 
   void follow_tensors() {
-    Transaction quiet(model_);
+    Editor quiet(model_);
     for (FoundState& found : states_) {
       const StateId id = found.id = model_.state().find(found.name);
       if (!id) continue;
@@ -411,7 +410,7 @@ class Reader {
         current.kind = found.kind;
         current.persistent = found.persistent;
       }
-      quiet.write(id, std::make_shared<const StateEntry>(std::move(current)));
+      quiet.set_state(id, std::move(current));
     }
     for (const FoundModule& found : modules_) {
       if (!by_others_) break;
@@ -420,13 +419,13 @@ class Reader {
       if (!id || model_.modules()[id].training == training) continue;
       Module module = model_.modules()[id];
       module.training = training;
-      quiet.write(id, std::make_shared<const Module>(std::move(module)));
+      quiet.set_module(id, std::move(module));
     }
-    quiet.keep();
     const bool training = attr(graph_module_, Fx::get().training).ptr() == Py_True;
     const bool toggled = training != mirror_.training_;
     if (!converted_.empty() || !moved_.empty() || toggled)
-      follow_in_history(toggled ? std::optional(training) : std::nullopt);
+      follow_in_history(quiet, toggled ? std::optional(training) : std::nullopt);
+    quiet.commit_without_step();
   }
 
   // Another tensor in its place: a new value of the weight, or a rewrite?
@@ -457,18 +456,17 @@ class Reader {
   }
 
   // What was done to the GraphModule as a whole is done to what its history keeps.
-  void follow_in_history(std::optional<bool> training) {
-    std::vector<std::shared_ptr<Step>> steps;
+  void follow_in_history(Editor& quiet, std::optional<bool> training) {
     const std::vector<StepId> ids = model_.history().ids();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
-      const auto& step = steps.emplace_back(std::make_shared<Step>(model_.history()[*it]));
-      std::unordered_map<StateId, Step::Made*> made;
-      for (Step::Made& one : step->made) made.emplace(one.state, &one);
+      Step step = model_.history()[*it];
+      std::unordered_map<StateId, TensorStamp*> stamps;
+      for (TensorStamp& stamp : step.stamps) stamps.emplace(stamp.state, &stamp);
       std::optional<Conversion> conversion;
-      for (Edit& edit : step->edits)
+      for (Edit& edit : step.edits)
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after)
-          follow_after(*change, made[change->id], conversion);
-      for (Edit& edit : step->edits) {
+          follow_after(*change, stamps[change->id], conversion);
+      for (Edit& edit : step.edits) {
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
           if (conversion) convert_before(*change, *conversion);
         if (auto* change = std::get_if<Change<Module>>(&edit); change && training) {
@@ -476,28 +474,23 @@ class Reader {
           set_training(change->after, *training);
         }
       }
-    }
-    Transaction transaction(model_);  // only now: a conversion may fail
-    for (std::shared_ptr<Step>& step : steps) {
-      transaction.remove_step(step->id);
-      transaction.add_step(std::move(step));
+      quiet.amend(std::move(step));
     }
   }
 
-  void follow_after(Change<StateEntry>& change, Step::Made* made,
+  void follow_after(Change<StateEntry>& change, TensorStamp* stamp,
                     std::optional<Conversion>& conversion) {
     const Impl impl = change.after->tensor.unsafeGetTensorImpl();
-    if (moved_.count(impl) && made)
-      made->version = version_of(change.after->tensor) - 1;  // other contents: count it as written
+    if (moved_.count(impl) && stamp) stamp->changed = true;
     auto found = converted_.find(impl);
     if (found == converted_.end()) return;
     if (!conversion) conversion = found->second;
     if (!conversion->dtype) conversion->dtype = found->second.dtype;
     auto replaced = replaced_.find(impl);
     if (replaced == replaced_.end()) return;
-    const bool same = made && version_of(change.after->tensor) == made->version;
+    const bool same = stamp && !is_changed(*stamp, change.after->tensor);
     set_tensor(change.after, replaced->second);
-    if (same) made->version = version_of(replaced->second);
+    if (same) *stamp = stamp_of(stamp->state, replaced->second);
   }
 
   void convert_before(Change<StateEntry>& change, const Conversion& conversion) {
@@ -532,14 +525,14 @@ class Reader {
   // ---- rewrites by others -----------------------------------------------------------------------
 
   StepId compare(const Mirror::Author& author) {
-    Transaction transaction(model_);
+    Editor editor(model_);
     std::vector<std::pair<FxNode*, NodeId>> renumbered;  // and what they had been; no id: unknown
     try {
-      compare_states(transaction);
-      compare_modules(transaction);
-      compare_nodes(transaction, renumbered);
-      erase_missing(transaction);
-      if (const auto found = problems(model_, transaction.edits()); !found.empty())
+      compare_states(editor);
+      compare_modules(editor);
+      compare_nodes(editor, renumbered);
+      erase_missing(editor);
+      if (const auto found = problems(model_, editor.edits()); !found.empty())
         throw Error("the GraphModule is broken: " + found.front());
     } catch (...) {
       for (const auto& [fx_node, before] : renumbered)
@@ -557,44 +550,32 @@ class Reader {
     }
     for (const auto& [fx_node, id] : reread_)
       remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
+    const StepId step =
+        editor.commit({author.transformation, author.signature, names_of(editor.edits()), {}});
     follow_learnt();
-    if (!transaction.changed()) {
-      transaction.keep();
-      finish();
-      return {};
-    }
-    auto step = std::make_shared<Step>();
-    step->transformation = author.transformation;
-    step->signature = author.signature;
-    step->edits = transaction.keep();
-    step->site = names_of(step->edits);
-    for (const Edit& edit : step->edits)
-      if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
-        step->nodes.push_back(change->id);
-    step->made = made_by(step->edits);
     finish();
-    return transaction.add_step(std::move(step))->id;
+    return step;
   }
 
-  void compare_states(Transaction& transaction) {
+  void compare_states(Editor& editor) {
     StateId previous;
     for (const FoundState& found : states_) {
       StateId id = found.id;
       if (!id) {
         const StateId where = previous ? model_.state().next(previous) : model_.state().first();
-        id = transaction.insert(where, entry_of(found));
+        id = editor.insert_before(where, entry_of(found));
       } else {
         const StateEntry& entry = model_.state()[id];
         if (entry.kind != found.kind || entry.persistent != found.persistent ||
             !entry.tensor.is_same(THPVariable_Unpack(found.tensor)))
-          transaction.write(id, std::make_shared<const StateEntry>(entry_of(found)));
+          editor.set_state(id, entry_of(found));
       }
       live_states_.insert(id);
       previous = id;
     }
   }
 
-  void compare_modules(Transaction& transaction) {
+  void compare_modules(Editor& editor) {
     ModuleId previous;
     for (const FoundModule& found : modules_) {
       Module module = module_of(found);
@@ -603,9 +584,9 @@ class Reader {
       if (!id) {
         const ModuleId where =
             previous ? model_.modules().next(previous) : model_.modules().first();
-        id = transaction.insert(where, std::move(module));
+        id = editor.insert_before(where, std::move(module));
       } else if (!(model_.modules()[id] == module)) {
-        transaction.write(id, std::make_shared<const Module>(std::move(module)));
+        editor.set_module(id, std::move(module));
       }
       live_modules_.insert(id);
       previous = id;
@@ -638,8 +619,7 @@ class Reader {
     return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
   }
 
-  void compare_nodes(Transaction& transaction,
-                     std::vector<std::pair<FxNode*, NodeId>>& renumbered) {
+  void compare_nodes(Editor& editor, std::vector<std::pair<FxNode*, NodeId>>& renumbered) {
     const Graph& graph = model_.graph();
     NodeId previous;
     std::unordered_set<PyObject*> disturbed;  // they use a node that is another one now
@@ -663,11 +643,14 @@ class Reader {
         MetaPtr place = std::exchange(node.meta, old.meta);
         const bool learnt = (type && (!old.type || *type != *old.type)) || (place && !old.meta);
         if (learnt) learnt_.push_back({id, type ? type : old.type, old.meta ? old.meta : place});
-        if (!(node == old)) transaction.write(id, std::make_shared<const Node>(node));
+        if (!(node == old)) {
+          std::vector<std::string> marks = node.marks;
+          editor.set_node(id, std::move(node));
+          if (marks != graph[id].marks) editor.set_marks(id, std::move(marks));
+        }
       } else {
-        node.name = graph.fresh_name(std::move(node.name));
         const NodeId where = previous ? graph.next(previous) : graph.first();
-        id = transaction.insert(where, std::move(node));
+        id = editor.insert_before(where, std::move(node));
         visited_.insert(id);
         renumbered.emplace_back(&fx_node, number ? NodeId(id_value(number)) : NodeId{});
         set_id(fx_node, id);
@@ -679,35 +662,35 @@ class Reader {
     }
   }
 
-  void erase_missing(Transaction& transaction) {
+  void erase_missing(Editor& editor) {
     std::vector<NodeId> nodes;
     for (NodeId id : model_.graph())
       if (!visited_.contains(id)) nodes.push_back(id);
     for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
-      transaction.write<Node>(*it, nullptr);
+      editor.erase_node(*it);
       gone_.push_back(*it);
     }
     std::vector<StateId> states;
     for (StateId id : model_.state())
       if (!live_states_.contains(id)) states.push_back(id);
-    for (StateId id : states) transaction.write<StateEntry>(id, nullptr);
+    for (StateId id : states) editor.erase_state(id);
     std::vector<ModuleId> modules;
     for (ModuleId id : model_.modules())
       if (!live_modules_.contains(id)) modules.push_back(id);
-    for (ModuleId id : modules) transaction.write<Module>(id, nullptr);
+    for (ModuleId id : modules) editor.erase_module(id);
   }
 
   // What became known of a value is no rewrite either.
   void follow_learnt() {
     if (learnt_.empty()) return;
-    Transaction quiet(model_);
+    Editor quiet(model_);
     for (auto& [id, type, meta] : learnt_) {
       Node node = model_.graph()[id];
       node.type = std::move(type);
       node.meta = std::move(meta);
-      quiet.write(id, std::make_shared<const Node>(std::move(node)));
+      quiet.set_node(id, std::move(node));
     }
-    quiet.keep();
+    quiet.commit_without_step();
   }
 
   Mirror& mirror_;

@@ -4,10 +4,9 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "edit/made.h"
-#include "edit/transaction.h"
 #include "mirror.h"
 #include "refx/error.h"
+#include "refx/restore.h"
 
 namespace refx::python {
 
@@ -330,26 +329,15 @@ class BytesReader {
 };
 static_assert(std::variant_size_v<Arg::Storage> == 18);
 
-// The name that an erased object would return under.
 template <class T>
-void restore_names(Transaction& transaction, const Table<T>& table, const Step& step) {
-  for (const Edit& edit : step.edits)
-    if (const auto* change = std::get_if<Change<T>>(&edit)) {
-      const auto& value = change->before ? change->before : change->after;
-      if (!table.contains(change->id) && !table.name_taken(value->name))
-        transaction.restore_name(change->id, value->name);
-    }
-}
-
-template <class T>
-void restore_table(Transaction& transaction, BytesReader& in) {
+void restore_table(Restorer& restorer, BytesReader& in) {
   std::vector<std::shared_ptr<const T>> values;
   in.get(values);
   // All places first: a node's arguments refer to them.
   std::vector<Id<T>> ids;
-  for (std::size_t i = 0; i < values.size(); ++i) ids.push_back(transaction.insert_place(Id<T>{}));
+  for (std::size_t i = 0; i < values.size(); ++i) ids.push_back(restorer.add_place<T>());
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i]) transaction.restore(ids[i], std::move(values[i]));
+    if (values[i]) restorer.put(ids[i], std::move(values[i]));
 }
 
 }  // namespace
@@ -377,15 +365,15 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
     out.put(step.nodes);
     out.put(step.edits);
     out.put(step.pieces);
-    out.put(static_cast<std::uint64_t>(step.made.size()));
+    out.put(static_cast<std::uint64_t>(step.stamps.size()));
     std::unordered_map<StateId, const StateEntry*> written;
     for (const Edit& edit : step.edits)
       if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
         written.emplace(change->id, change->after.get());
-    for (const Step::Made& made : step.made) {
-      const StateEntry* after = written[made.state];
-      out.put(made.state);
-      out.put(after && (version_of(after->tensor) != made.version || is_other(made.state, *after)));
+    for (const TensorStamp& stamp : step.stamps) {
+      const StateEntry* after = written[stamp.state];
+      out.put(stamp.state);
+      out.put(after && (is_changed(stamp, after->tensor) || is_other(stamp.state, *after)));
     }
     next_step = step.id.value + 1;
   }
@@ -403,36 +391,33 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
   Mirror mirror;
   BytesReader in(bytes, tensors);
   in.expect(kMagic);
-  Transaction transaction(mirror.model_);
-  restore_table<StateEntry>(transaction, in);
-  restore_table<Module>(transaction, in);
-  restore_table<Node>(transaction, in);
+  Restorer restorer(mirror.model_);
+  restore_table<StateEntry>(restorer, in);
+  restore_table<Module>(restorer, in);
+  restore_table<Node>(restorer, in);
   const auto steps = in.get<std::uint64_t>();
   for (std::uint64_t i = 0; i < steps; ++i) {
-    auto step = std::make_shared<Step>();
-    step->id = StepId(in.get<std::uint32_t>());
-    in.get(step->transformation);
-    in.get(step->signature);
-    in.get(step->parameters);
-    in.get(step->site);
-    in.get(step->nodes);
-    in.get(step->edits);
-    in.get(step->pieces);
-    step->made = made_by(step->edits);
-    std::unordered_map<StateId, Step::Made*> made;
-    for (Step::Made& one : step->made) made.emplace(one.state, &one);
+    Step step;
+    step.id = StepId(in.get<std::uint32_t>());
+    in.get(step.transformation);
+    in.get(step.signature);
+    in.get(step.parameters);
+    in.get(step.site);
+    in.get(step.nodes);
+    in.get(step.edits);
+    in.get(step.pieces);
+    step.stamps = stamps_of(step.edits);
+    std::unordered_map<StateId, TensorStamp*> stamps;
+    for (TensorStamp& stamp : step.stamps) stamps.emplace(stamp.state, &stamp);
     const auto count = in.get<std::uint64_t>();
     for (std::uint64_t j = 0; j < count; ++j) {
       const auto state = in.get<StateId>();
-      const bool written = in.get<bool>();
-      if (auto found = made.find(state); found != made.end()) found->second->version -= written;
+      const bool changed = in.get<bool>();
+      if (auto found = stamps.find(state); found != stamps.end()) found->second->changed = changed;
     }
-    restore_names<Node>(transaction, mirror.model_.graph(), *step);
-    restore_names<StateEntry>(transaction, mirror.model_.state(), *step);
-    restore_names<Module>(transaction, mirror.model_.modules(), *step);
-    transaction.add_step(std::move(step));
+    restorer.record(std::move(step));
   }
-  transaction.set_next_step(in.get<std::uint32_t>());
+  restorer.set_next_step(in.get<std::uint32_t>());
   in.get(mirror.training_);
   mirror.known_.resize(mirror.model_.state().id_limit());
   for (StateId id : mirror.model_.state().places()) {
@@ -440,10 +425,9 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
     in.get(mirror.known_[id.value].device);
   }
   for (const Step& step : mirror.model_.history())
-    for (const Step::Made& made : step.made)
-      if (const StateEntry* entry = mirror.model_.state().find(made.state))
-        mirror.known_[made.state.value].sample = Known::of(entry->tensor, true).sample;
-  transaction.keep();
+    for (const TensorStamp& stamp : step.stamps)
+      if (const StateEntry* entry = mirror.model_.state().find(stamp.state))
+        mirror.known_[stamp.state.value].sample = Known::of(entry->tensor, true).sample;
   mirror.is_read_ = true;
   return mirror;
 }

@@ -5,7 +5,6 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
-#include "edit/made.h"
 #include "ir/content.h"
 #include "refx/error.h"
 
@@ -41,20 +40,25 @@ bool left_alone(const at::Tensor& values, const at::Tensor& original) {
 
 [[noreturn]] void refuse(const Step& step, const std::string& name, const std::string& why) {
   throw Error(fmt::format("step {} ({}, {}) cannot be reversed: '{}' was changed since, {}; "
-                          "reverse with discard_changes (--discard-changes) to drop the change",
+                          "reverse with discard_changes to drop the change",
                           step.id.value, step.transformation, step.site, name, why));
+}
+
+// Whether the state has another tensor than the step put there, or other values in it.
+bool is_changed(const TensorStamp& stamp, const at::TensorBase& then, const at::TensorBase& now) {
+  return !now.is_same(then) || refx::is_changed(stamp, now);
 }
 
 // Whether any tensor that the step made was changed since; mostly none was.
 bool any_changed(const Model& model, const Step& step) {
-  auto next = step.made.begin();  // they come in the order of the edits
+  auto next = step.stamps.begin();  // they come in the order of the edits
   for (const Edit& edit : step.edits) {
     const auto* change = std::get_if<StateChange>(&edit);
-    if (!change || !change->after || next == step.made.end()) continue;
+    if (!change || !change->after || next == step.stamps.end()) continue;
     if (next->state != change->id) return true;
     if (is_changed(*next++, change->after->tensor, model.state().tensor(change->id))) return true;
   }
-  return next != step.made.end();
+  return next != step.stamps.end();
 }
 
 }  // namespace
@@ -70,14 +74,14 @@ std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, con
 
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
-  for (const Step::Made& made : step.made) {
-    const StateEntry& entry = model.state()[made.state];
-    const StateChange& whole = *changes.at(made.state);
-    if (!is_changed(made, whole.after->tensor, entry.tensor)) continue;
+  for (const TensorStamp& stamp : step.stamps) {
+    const StateEntry& entry = model.state()[stamp.state];
+    const StateChange& whole = *changes.at(stamp.state);
+    if (!is_changed(stamp, whole.after->tensor, entry.tensor)) continue;
     const at::Tensor current(entry.tensor);
     bool any = false;
     for (const Piece& piece : step.pieces) {
-      if (piece.whole != made.state) continue;
+      if (piece.whole != stamp.state) continue;
       any = true;
       const at::Tensor values = part_of(current, piece);
       if (!piece.part) {

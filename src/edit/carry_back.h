@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "refx/model.h"
-#include "refx/reverse.h"
+#include "refx/undo.h"
 
 namespace refx {
 

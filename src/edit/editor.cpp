@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "edit/made.h"
+#include "edit/access.h"
+#include "edit/step_store.h"
 #include "edit/transaction.h"
 #include "refx/error.h"
 #include "refx/validate.h"
@@ -152,15 +153,26 @@ void Editor::erase_node(NodeId id) {
 
 StateId Editor::add_state(StateEntry entry, StateId where) {
   if (where) state()[where];
+  return insert_before(after<StateEntry>(state(), where), std::move(entry));
+}
+
+StateId Editor::insert_before(StateId where, StateEntry entry) {
+  if (where) state()[where];
   if (!entry.tensor.defined())
     throw Error(fmt::format("state entry '{}' has no tensor", entry.name));
-  return transaction_->insert(after<StateEntry>(state(), where), std::move(entry));
+  return transaction_->insert(where, std::move(entry));
 }
 
 void Editor::set_state(StateId id, at::TensorBase tensor) {
   StateEntry entry = state()[id];
-  if (!tensor.defined()) throw Error(fmt::format("state entry '{}' is set to no tensor", entry.name));
   entry.tensor = std::move(tensor);
+  set_state(id, std::move(entry));
+}
+
+void Editor::set_state(StateId id, StateEntry entry) {
+  entry.name = state()[id].name;
+  if (!entry.tensor.defined())
+    throw Error(fmt::format("state entry '{}' is set to no tensor", entry.name));
   transaction_->write(id, std::make_shared<const StateEntry>(std::move(entry)));
 }
 
@@ -174,7 +186,12 @@ void Editor::erase_state(StateId id) {
 
 ModuleId Editor::add_module(Module module, ModuleId where) {
   if (where) modules()[where];
-  return transaction_->insert(after<Module>(modules(), where), std::move(module));
+  return insert_before(after<Module>(modules(), where), std::move(module));
+}
+
+ModuleId Editor::insert_before(ModuleId where, Module module) {
+  if (where) modules()[where];
+  return transaction_->insert(where, std::move(module));
 }
 
 void Editor::set_module(ModuleId id, Module module) {
@@ -191,28 +208,45 @@ void Editor::erase_module(ModuleId id) {
 }
 
 void Editor::mark(NodeId id, const std::string& signature) {
-  const Node& node = graph()[id];
-  if (std::find(node.marks.begin(), node.marks.end(), signature) != node.marks.end()) return;
-  Node marked = node;
-  marked.marks.push_back(signature);
-  transaction_->write(id, std::make_shared<const Node>(std::move(marked)));
+  std::vector<std::string> marks = graph()[id].marks;
+  if (std::find(marks.begin(), marks.end(), signature) != marks.end()) return;
+  marks.push_back(signature);
+  set_marks(id, std::move(marks));
 }
 
 void Editor::unmark(NodeId id, const std::string& signature) {
-  const Node& node = graph()[id];
-  if (std::find(node.marks.begin(), node.marks.end(), signature) == node.marks.end()) return;
-  Node restored = node;
-  std::erase(restored.marks, signature);
-  transaction_->write(id, std::make_shared<const Node>(std::move(restored)));
+  std::vector<std::string> marks = graph()[id].marks;
+  if (std::erase(marks, signature) > 0) set_marks(id, std::move(marks));
 }
 
-void Editor::compose(Piece piece) { pieces_.push_back(piece); }
+void Editor::set_marks(NodeId id, std::vector<std::string> signatures) {
+  Node node = graph()[id];
+  node.marks = std::move(signatures);
+  transaction_->write(id, std::make_shared<const Node>(std::move(node)));
+}
+
+void Editor::add_piece(Piece piece) { pieces_.push_back(piece); }
 
 void Editor::set_mutations(std::vector<Mutation> mutations) {
-  transaction_->set_mutations(std::move(mutations));
+  ModelAccess::mutations(transaction_->model()) = std::move(mutations);
+}
+
+void Editor::set_kept_modules(std::vector<std::string> paths) {
+  ModelAccess::kept_modules(transaction_->model()) = std::move(paths);
+}
+
+void Editor::amend(Step step) {
+  model().history()[step.id];
+  amended_.push_back(std::move(step));
 }
 
 bool Editor::changed() const { return transaction_->changed(); }
+
+std::vector<Edit> Editor::edits() const {
+  std::vector<Edit> edits = transaction_->edits();
+  std::erase_if(edits, is_nothing);
+  return edits;
+}
 
 StepId Editor::commit(Label label) {
   if (!changed()) return {};
@@ -235,18 +269,25 @@ StepId Editor::commit(Label label) {
   for (const Edit& edit : step->edits)
     if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
       step->nodes.push_back(change->id);
-  step->made = made_by(step->edits);
-  const StepId id = transaction_->add_step(std::move(step))->id;
+  step->stamps = stamps_of(step->edits);
+  StepStore steps(transaction_->model());
+  for (Step& amended : std::exchange(amended_, {})) steps.replace(std::move(amended));
+  const StepId id = steps.add(std::move(step))->id;
   // What was reversed before cannot return beside it.
-  for (const auto& reversed : std::exchange(transaction_->reversed(), {}))
-    transaction_->purge(*reversed);
+  for (const StepPtr& reversed : std::exchange(steps.reversed(), {})) steps.purge(*reversed);
   return id;
 }
 
 void Editor::commit_as_origin(std::shared_ptr<const Source> source) {
   REFX_CHECK(model().history().empty(), "a model with a history gets another origin");
-  transaction_->set_source(std::move(source));
+  ModelAccess::source(transaction_->model()) = std::move(source);
   transaction_->keep();
+}
+
+void Editor::commit_without_step() {
+  transaction_->keep();
+  StepStore steps(transaction_->model());
+  for (Step& amended : std::exchange(amended_, {})) steps.replace(std::move(amended));
 }
 
 }  // namespace refx

@@ -7,11 +7,11 @@
 #include <ostream>
 #include <utility>
 
-#include "edit/glob.h"
 #include "edit/references.h"
 #include "refx/error.h"
 #include "refx/model.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
+#include "util/glob.h"
 
 namespace refx {
 
@@ -87,12 +87,12 @@ bool comes_to_use(const Step& step, ObjectKey object) {
 
 void History::Index::add(const Step& step) {
   for (const Edit& edit : step.edits) {
-    for_each_write(edit, [&](ObjectKey object, bool takes_away) {
+    for_each_write(edit, [&](ObjectKey object, bool invalidates) {
       auto& all = writers[object];
       if (!all.empty() && all.back().step == step.id)
-        all.back().takes_away |= takes_away;
+        all.back().invalidates |= invalidates;
       else
-        all.push_back({step.id, takes_away});
+        all.push_back({step.id, invalidates});
     });
     if (const Node* node = node_after(edit))
       for_each_reference(*node, [&](ObjectKey object) {
@@ -152,11 +152,11 @@ std::vector<StepId> History::dependents(const Model& model, StepId id) const {
   const auto& [writers, readers] = indexed_ ? index_ : later;
 
   std::vector<StepId> found;
-  auto collect = [&](const auto& index, ObjectKey object, bool only_takes_away) {
+  auto collect = [&](const auto& index, ObjectKey object, bool only_invalidating) {
     auto it = index.find(object);
     if (it == index.end()) return;
     for (const Access& access : it->second)
-      if (access.step > id && (!only_takes_away || access.takes_away)) found.push_back(access.step);
+      if (access.step > id && (!only_invalidating || access.invalidates)) found.push_back(access.step);
   };
   for (const Edit& edit : (*this)[id].edits) {
     for_each_write(edit, [&](ObjectKey object, bool) { collect(writers, object, false); });

@@ -1,12 +1,13 @@
 #include "refx/original.h"
 
-#include "refx/reverse.h"
+#include "refx/undo.h"
 
 namespace refx {
 
 Model original_of(const Model& model) {
   Model original = model;
-  reverse_all(original, {.dependents = Dependents::cascade, .discard_changes = true});
+  undo(original, plan_reversal(original, original.history().ids()),
+       {.dependents = Dependents::cascade, .discard_changes = true});
   return original;
 }
 

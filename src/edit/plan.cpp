@@ -1,8 +1,7 @@
-#include "edit/plan.h"
-
 #include <algorithm>
 
-#include "edit/transaction.h"
+#include "edit/step_store.h"
+#include "refx/undo.h"
 
 namespace refx {
 
@@ -16,18 +15,18 @@ bool are_the_last(const History& history, const std::vector<StepId>& steps) {
 
 }  // namespace
 
-bool Plan::is_asked(StepId id) const {
+bool ReversalPlan::is_asked(StepId id) const {
   return std::binary_search(asked.begin(), asked.end(), id);
 }
 
-Plan plan_reversal(Model& model, const std::vector<StepId>& steps) {
-  Plan plan;
+ReversalPlan plan_reversal(Model& model, const std::vector<StepId>& steps) {
+  ReversalPlan plan;
   for (StepId id : steps) plan.asked.push_back(model.history()[id].id);
   std::sort(plan.asked.begin(), plan.asked.end());
   plan.asked.erase(std::unique(plan.asked.begin(), plan.asked.end()), plan.asked.end());
   if (are_the_last(model.history(), plan.asked)) return plan;
 
-  Transaction(model).index_history();
+  StepStore(model).index();
   std::vector<StepId> queue = plan.asked;
   for (std::size_t i = 0; i < queue.size(); ++i)
     for (StepId dependent : model.history().dependents(model, queue[i])) {

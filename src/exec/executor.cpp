@@ -207,11 +207,15 @@ IValue exec::run_watched(const Model& model, const std::vector<IValue>& inputs,
   return run_plainly(program, stack, inputs, &watcher);
 }
 
-IValue Model::forward(std::vector<IValue> inputs) {
+IValue run(Model& model, std::vector<IValue> inputs) {
+  auto* executor = static_cast<Executor*>(model.compiled_.get());
   // A copy of the model shares the executor until one of the two runs.
-  bool stale = !executor_ || executor_->revision() != revision_ || executor_.use_count() > 1;
-  if (stale) executor_ = std::make_shared<Executor>(*this);
-  return executor_->run(inputs);
+  if (!executor || executor->revision() != model.revision() || model.compiled_.use_count() > 1) {
+    auto made = std::make_shared<Executor>(model);
+    executor = made.get();
+    model.compiled_ = std::move(made);
+  }
+  return executor->run(inputs);
 }
 
 }  // namespace refx

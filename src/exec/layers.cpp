@@ -8,7 +8,7 @@
 #include "exec/lowering.h"
 #include "exec/resize.h"
 #include "refx/error.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 namespace refx::exec {
 namespace {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "refx/error.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 namespace refx::exec {
 namespace {

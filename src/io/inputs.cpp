@@ -12,7 +12,7 @@
 #include "refx/error.h"
 #include "refx/source.h"
 #include "refx/text.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 namespace refx {
 

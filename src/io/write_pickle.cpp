@@ -6,7 +6,7 @@
 #include "io/pickle.h"
 #include "io/storage_types.h"
 #include "refx/error.h"
-#include "text/torch_names.h"
+#include "book/enum_names.h"
 
 namespace refx {
 

@@ -1,5 +1,8 @@
 #include "ir/content.h"
 
+#include <ATen/core/Tensor.h>
+#include <xxhash.h>
+
 namespace refx {
 
 namespace {
@@ -33,6 +36,17 @@ Content* content_of(const at::TensorBase& tensor) {
 
 void require_content(const at::TensorBase& tensor) {
   if (Content* content = content_of(tensor)) content->require();
+}
+
+std::array<std::uint64_t, 2> content_hash(const at::TensorBase& tensor) {
+  require_content(tensor);
+  const at::Tensor dense = at::Tensor(tensor).detach().cpu().contiguous();
+  const XXH128_hash_t hash = XXH3_128bits(dense.const_data_ptr(), dense.nbytes());
+  return {hash.low64, hash.high64};
+}
+
+std::uint32_t version_of(const at::TensorBase& tensor) {
+  return tensor.is_inference() ? 0 : static_cast<std::uint32_t>(tensor._version());
 }
 
 }  // namespace refx

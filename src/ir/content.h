@@ -2,6 +2,7 @@
 
 #include <ATen/core/TensorBase.h>
 
+#include <array>
 #include <memory>
 #include <mutex>
 
@@ -40,5 +41,11 @@ Content* content_of(const at::TensorBase& tensor);
 
 // To be called before a tensor's values are read.
 void require_content(const at::TensorBase& tensor);
+
+// Of the values, whatever the strides.
+std::array<std::uint64_t, 2> content_hash(const at::TensorBase& tensor);
+
+// The version counter, which every in-place write advances. 0 for tensors that do not keep one.
+std::uint32_t version_of(const at::TensorBase& tensor);
 
 }  // namespace refx

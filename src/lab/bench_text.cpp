@@ -2,8 +2,8 @@
 
 #include "lab/contest_json.h"
 #include "refx/bench.h"
-#include "text/columns.h"
-#include "text/json_writer.h"
+#include "util/columns.h"
+#include "util/json_writer.h"
 
 namespace refx {
 

@@ -11,8 +11,8 @@
 #include "lab/json_lines.h"
 #include "refx/error.h"
 #include "refx/text.h"
-#include "text/fingerprint.h"
-#include "text/json_writer.h"
+#include "util/fingerprint.h"
+#include "util/json_writer.h"
 
 namespace refx {
 

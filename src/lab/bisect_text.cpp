@@ -5,9 +5,9 @@
 
 #include "refx/bisect.h"
 #include "refx/source.h"
-#include "text/columns.h"
-#include "text/json_writer.h"
-#include "text/shell_word.h"
+#include "util/columns.h"
+#include "util/json_writer.h"
+#include "util/shell_word.h"
 
 namespace refx {
 

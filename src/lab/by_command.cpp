@@ -10,7 +10,7 @@
 #include "refx/bisect.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
-#include "text/shell_word.h"
+#include "util/shell_word.h"
 
 namespace refx {
 

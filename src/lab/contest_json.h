@@ -1,7 +1,7 @@
 #pragma once
 
 #include "refx/bench.h"
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 
 namespace refx {
 

@@ -13,7 +13,7 @@
 #include "refx/error.h"
 #include "refx/executor.h"
 #include "refx/text.h"
-#include "text/fingerprint.h"
+#include "util/fingerprint.h"
 
 namespace refx {
 

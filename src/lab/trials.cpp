@@ -7,7 +7,7 @@
 
 #include "lab/json_lines.h"
 #include "refx/error.h"
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 
 namespace refx {
 

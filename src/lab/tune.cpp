@@ -22,7 +22,7 @@
 #include "refx/error.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
-#include "text/fingerprint.h"
+#include "util/fingerprint.h"
 #include "transforms/apply.h"
 
 namespace refx {

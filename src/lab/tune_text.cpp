@@ -5,7 +5,7 @@
 
 #include "lab/contest_json.h"
 #include "refx/tune.h"
-#include "text/columns.h"
+#include "util/columns.h"
 
 namespace refx {
 

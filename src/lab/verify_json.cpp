@@ -1,5 +1,5 @@
 #include "refx/verify.h"
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 
 namespace refx {
 

@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "refx/verify.h"
-#include "text/columns.h"
+#include "util/columns.h"
 
 namespace refx {
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "refx/source.h"
 
 namespace refx {
 
@@ -59,9 +58,8 @@ std::string module_path(const Node& node) {
 
 std::string kept_modules_around(const Model& model, const Node& node) {
   std::string around;
-  if (!model.source()) return around;
   const std::string path = module_path(node);
-  for (const std::string& module : model.source()->kept_modules())
+  for (const std::string& module : model.kept_modules())
     if (path == module || path.starts_with(module + ".") || path.starts_with(module + "@"))
       around += (around.empty() ? "'" : ", '") + module + "'";
   return around;

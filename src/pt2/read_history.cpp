@@ -2,20 +2,21 @@
 
 #include <charconv>
 
-#include "edit/made.h"
-#include "edit/transaction.h"
 #include "ir/content.h"
 #include "ir/devices.h"
 #include "pt2/history_file.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/value_json.h"
 #include "refx/error.h"
+#include "refx/restore.h"
 
 namespace refx {
 
 namespace {
 
 namespace dom = simdjson::dom;
+
+constexpr std::size_t kHashDigits = 32;
 
 std::string text_in(const dom::element& element) { return std::string(element.get_string().value()); }
 
@@ -104,12 +105,11 @@ class HistoryReader {
   // ---- steps --------------------------------------------------------------------------------------
 
   void steps(Model& model) {
-    Transaction transaction(model);
-    places<Node>(transaction, "nodes", nodes_);
-    places<StateEntry>(transaction, "state", state_);
-    for (const dom::element& item : root_["steps"].get_array())
-      transaction.restore_step(step(transaction.model(), item));
-    transaction.set_next_step(static_cast<std::uint32_t>(root_["next_step"].get_uint64()));
+    Restorer restorer(model);
+    places<Node>(restorer, "nodes", nodes_);
+    places<StateEntry>(restorer, "state", state_);
+    for (const dom::element& item : root_["steps"].get_array()) restorer.apply(step(model, item));
+    restorer.set_next_step(static_cast<std::uint32_t>(root_["next_step"].get_uint64()));
   }
 
  private:
@@ -125,15 +125,15 @@ class HistoryReader {
   }
 
   template <class T>
-  void places(Transaction& transaction, const char* kind, Ids<T>& ids) {
-    const Table<T>& table = table_of<T>(transaction.model());
+  void places(Restorer& restorer, const char* kind, Ids<T>& ids) {
+    const Table<T>& table = table_of<T>(restorer.model());
     for (Id<T> id : table) ids.emplace(table[id].name, id);
     for (const dom::element& item : root_["places"][kind].get_array()) {
       const dom::element before = item.at(1);
       const Id<T> where = before.is_null() ? Id<T>{} : find(ids, text_in(before));
       std::string name = text_in(item.at(0));
       if (ids.count(name)) throw Error(fmt::format("'{}' has two places", name));
-      ids[name] = transaction.insert_place<T>(where);
+      ids[name] = restorer.add_place(where);
     }
   }
 
@@ -144,27 +144,27 @@ class HistoryReader {
     return it->second;
   }
 
-  std::shared_ptr<Step> step(const Model& model, const dom::element& item) {
+  Step step(const Model& model, const dom::element& item) {
     const FindNode node_of = [this](std::string_view name) { return find(nodes_, std::string(name)); };
-    auto step = std::make_shared<Step>();
-    step->id = StepId(static_cast<std::uint32_t>(item["id"].get_uint64()));
-    if (model.history().contains(step->id)) throw Error(fmt::format("step {} stands twice", step->id.value));
-    step->transformation = text_in(item["transformation"]);
-    step->signature = text_in(item["signature"]);
-    step->parameters = read_values(item["parameters"], node_of);
-    step->site = text_in(item["site"]);
-    for (const dom::element& name : item["nodes"].get_array()) step->nodes.push_back(node_of(name));
+    Step step;
+    step.id = StepId(static_cast<std::uint32_t>(item["id"].get_uint64()));
+    if (model.history().contains(step.id)) throw Error(fmt::format("step {} stands twice", step.id.value));
+    step.transformation = text_in(item["transformation"]);
+    step.signature = text_in(item["signature"]);
+    step.parameters = read_values(item["parameters"], node_of);
+    step.site = text_in(item["site"]);
+    for (const dom::element& name : item["nodes"].get_array()) step.nodes.push_back(node_of(name));
     for (const dom::element& edit : item["edits"].get_array()) {
       const dom::element value = edit["value"];
       dom::element name;
       if (!edit["node"].get(name)) {
         Change<Node> change{node_of(name), nullptr, nullptr};
         if (!value.is_null()) change.after = node(model, change.id, value, node_of);
-        step->edits.push_back(std::move(change));
+        step.edits.push_back(std::move(change));
       } else {
         Change<StateEntry> change{find(state_, text_in(edit["state"])), nullptr, nullptr};
         if (!value.is_null()) change.after = state(value);
-        step->edits.push_back(std::move(change));
+        step.edits.push_back(std::move(change));
       }
     }
     for (const dom::element& item_of : item["pieces"].get_array()) {
@@ -177,16 +177,19 @@ class HistoryReader {
       piece.length = item_of["length"].get_int64();
       const Arg fill = read_value(item_of["fill"], node_of);
       if (const double* number = fill.get<double>()) piece.fill = *number;
-      step->pieces.push_back(piece);
+      step.pieces.push_back(piece);
     }
-    for (const dom::element& made : item["made"].get_array())
-      step->made.push_back({find(state_, text_in(made["state"])), 0, hash(text_in(made["hash"]))});
+    for (const dom::element& made : item["made"].get_array()) {
+      const std::string text = text_in(made["hash"]);  // "changed", if it is no longer known
+      step.stamps.push_back(
+          {find(state_, text_in(made["state"])), 0, hash(text), text.size() != kHashDigits});
+    }
     return step;
   }
 
   static std::array<std::uint64_t, 2> hash(const std::string& text) {
-    std::array<std::uint64_t, 2> out = {~0ull, ~0ull};  // "changed": like no other
-    if (text.size() == 32) {
+    std::array<std::uint64_t, 2> out = {};
+    if (text.size() == kHashDigits) {
       std::from_chars(text.data() + 16, text.data() + 32, out[0], 16);
       std::from_chars(text.data(), text.data() + 16, out[1], 16);
     }

@@ -417,6 +417,7 @@ class ProgramReader {
     Node output{.op = Opcode::output, .name = "output", .target = "output"};
     output.args = {std::move(returned_)};
     List kept;
+    std::vector<std::string> kept_modules;
     std::size_t position = 0;
     ondemand::value stored;
     if (!module["module_call_graph"].get(stored))
@@ -432,7 +433,7 @@ class ProgramReader {
           source_.out_spec = std::string(signature["out_spec"].get_string().value());
           continue;
         }
-        source_.kept.push_back(name);
+        kept_modules.push_back(name);
         for (const char* side : {"inputs", "outputs"})
           for (ondemand::value arg : signature[side].get_array()) {
             const Arg read = read_arg(document_, arg.get_object(), editor_.graph());
@@ -441,6 +442,7 @@ class ProgramReader {
             });
           }
       }
+    editor_.set_kept_modules(std::move(kept_modules));
     // Values that a module's call signature names must stay.
     if (!kept.items.empty()) output.kwargs = {{"kept", std::move(kept)}};
     while (editor_.graph().name_taken(output.name)) output.name += "_";

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "edit/made.h"
 #include "ir/content.h"
 #include "refx/error.h"
 

@@ -27,7 +27,6 @@ class Pt2Source final : public Source {
   std::string_view sample_inputs() const override;
   const std::map<std::string, Range>& ranges() const override { return symbol_ranges; }
 
-  std::vector<std::string> kept_modules() const override { return kept; }
 
   // The original's record of that name: text, checked; throws Error if it is missing.
   std::string_view text(std::string_view record) const;
@@ -78,7 +77,6 @@ class Pt2Source final : public Source {
 
   Symbols symbols;
   std::string in_spec, out_spec;
-  std::vector<std::string> kept;  // paths of modules
   std::map<std::string, Range> symbol_ranges;
 };
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "archive/mapping.h"
-#include "edit/made.h"
 #include "ir/content.h"
 #include "pt2/source.h"
 #include "pt2/stored_tensor.h"

@@ -3,7 +3,6 @@
 
 #include <cstring>
 
-#include "edit/made.h"
 #include "ir/content.h"
 #include "pt2/history_file.h"
 #include "pt2/json.h"
@@ -274,7 +273,7 @@ class HistoryWriter {
     }
     fields.key("made");
     JsonList made(out, '[', ']');
-    for (const Step::Made& item : step.made) {
+    for (const TensorStamp& item : step.stamps) {
       JsonList object(made.next(), '{', '}');
       append_json(object.key("state"), state_names_.at(item.state));
       append_json(object.key("hash"), hash_of(step, item));
@@ -282,12 +281,12 @@ class HistoryWriter {
   }
 
   // Of the tensor as the step made it; "changed" if that is no longer known.
-  static std::string hash_of(const Step& step, const Step::Made& made) {
+  static std::string hash_of(const Step& step, const TensorStamp& stamp) {
     for (const Edit& edit : step.edits)
-      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->id == made.state) {
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->id == stamp.state) {
         const at::TensorBase& tensor = change->after->tensor;
-        if (tensor.is_meta() || version_of(tensor) != made.version) break;
-        const auto hash = made.hash == decltype(made.hash){} ? content_hash(tensor) : made.hash;
+        if (stamp.changed || tensor.is_meta() || version_of(tensor) != stamp.version) break;
+        const auto hash = stamp.hash == decltype(stamp.hash){} ? content_hash(tensor) : stamp.hash;
         return hex(hash);
       }
     return "changed";

@@ -10,7 +10,7 @@
 #include "refx/source.h"
 #include "refx/text.h"
 #include "report/both_graphs.h"
-#include "text/json_writer.h"
+#include "text/json_args.h"
 
 namespace refx {
 

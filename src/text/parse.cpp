@@ -4,7 +4,7 @@
 #include "refx/error.h"
 #include "refx/text.h"
 #include "refx/validate.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 #include "text/read_arg.h"
 #include "text/read_node.h"
 #include "text/read_state.h"

@@ -7,7 +7,7 @@
 #include "refx/text.h"
 #include "text/extent.h"
 #include "text/spelling.h"
-#include "text/torch_names.h"
+#include "book/enum_names.h"
 
 namespace refx {
 

@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "refx/error.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 #include "text/read_type.h"
 #include "text/spelling.h"
-#include "text/torch_names.h"
+#include "book/enum_names.h"
 
 namespace refx {
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 #include "text/read_type.h"
 #include "text/spelling.h"
 

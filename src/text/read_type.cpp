@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 #include "text/spelling.h"
-#include "text/torch_names.h"
+#include "book/enum_names.h"
 
 namespace refx {
 

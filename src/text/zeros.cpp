@@ -12,7 +12,7 @@
 
 #include "refx/error.h"
 #include "text/extent.h"
-#include "text/torch_names.h"
+#include "book/enum_names.h"
 
 namespace refx {
 

@@ -69,8 +69,8 @@ void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
   const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));
   editor.set_node(linear.node, respelled(editor.model(), linear, pad, std::nullopt));
   set_param(editor, linear.weight, fused);
-  editor.compose({linear.weight.state, linear.weight.state, 1, 0, width});
-  editor.compose({linear.weight.state, linear.bias->state, 1, width, 1});
+  editor.add_piece({linear.weight.state, linear.weight.state, 1, 0, width});
+  editor.add_piece({linear.weight.state, linear.bias->state, 1, width, 1});
   erase_param(editor, *linear.bias);
   if (linear.module) {
     set_module_parameter(editor, linear.module, "in_features", width + 1);

@@ -236,9 +236,9 @@ void MergeLinears::apply(Editor& editor, const Site& site) const {
   std::int64_t start = 0;
   for (const LinearOp& linear : linears) {
     const std::int64_t width = tensor_of(editor.model(), linear.weight).size(0);
-    editor.compose({weight_place.state, linear.weight.state, 0, start, width});
+    editor.add_piece({weight_place.state, linear.weight.state, 0, start, width});
     if (bias_place)
-      editor.compose(
+      editor.add_piece(
           {bias_place->state, linear.bias ? linear.bias->state : StateId{}, 0, start, width});
     editor.set_node(linear.node, columns(editor, linear, merged, start, width));
     start += width;

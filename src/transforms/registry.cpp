@@ -4,7 +4,7 @@
 
 #include "refx/error.h"
 #include "refx/transforms.h"
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 namespace refx {
 

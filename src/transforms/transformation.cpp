@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "edit/glob.h"
+#include "util/glob.h"
 #include "ir/id_set.h"
 #include "refx/error.h"
 #include "refx/text.h"
@@ -46,8 +46,7 @@ bool is_fresh(const Model& model, const Site& site, const IdSet<Node>& written) 
 }  // namespace
 
 std::vector<Refusal> apply_sites(Model& model, const Transformation& transformation,
-                                 const std::function<bool(const Site&)>& accept,
-                                 const std::function<void(const Site&, StepId)>& on_step) {
+                                 const AcceptSite& accept, const OnStep& on_step) {
   for (int round = 0;; ++round) {
     Findings findings = transformation.find(model);
     IdSet<Node> written;

@@ -7,7 +7,7 @@
 #include "archive/archive.h"
 #include "archive/files.h"
 #include "archive/writer.h"
-#include "text/shell_word.h"
+#include "util/shell_word.h"
 
 namespace refx::testing {
 namespace {

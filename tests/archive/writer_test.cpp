@@ -6,7 +6,7 @@
 
 #include "archive/files.h"
 #include "kit.h"
-#include "text/shell_word.h"
+#include "util/shell_word.h"
 
 namespace refx::testing {
 namespace {

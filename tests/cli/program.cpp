@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "text/shell_word.h"
+#include "util/shell_word.h"
 
 namespace refx::testing {
 

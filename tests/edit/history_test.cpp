@@ -1,7 +1,6 @@
 #include <ATen/TensorOperators.h>
 
-#include "edit/reverse_for_good.h"
-#include "edit/transaction.h"
+#include "edit/step_store.h"
 #include "kit.h"
 #include "writer.h"
 
@@ -53,7 +52,7 @@ TEST(History, AnIndexChangesNoAnswer) {
   Model model = merged_and_fused();
   std::vector<std::vector<StepId>> without, with;
   for (StepId id : model.history().ids()) without.push_back(model.history().dependents(model, id));
-  Transaction(model).index_history();
+  StepStore(model).index();
   for (StepId id : model.history().ids()) with.push_back(model.history().dependents(model, id));
   EXPECT_EQ(with, without);
 }
@@ -62,7 +61,7 @@ TEST(History, WhatIsReversedForGoodCannotReturn) {
   Model model = two_blocks();
   const std::string before = snapshot(model);
   compose(MergeLinears(), FuseBiasInLinear())(model);
-  reverse_for_good(model, plan_reversal(model, model.history().ids()), {});
+  reverse_all(model, {.redoable = false});
   EXPECT_EQ(snapshot(model), before);
   EXPECT_FALSE(redo(model));
   EXPECT_FALSE(model.state().name_taken("a.q-k-merged.weight"));
@@ -70,10 +69,10 @@ TEST(History, WhatIsReversedForGoodCannotReturn) {
 
 TEST(History, PlansWhatReversingTakesAlong) {
   Model model = merged_and_fused();
-  const Plan last = plan_reversal(model, {StepId(6), StepId(5), StepId(6)});
+  const ReversalPlan last = plan_reversal(model, {StepId(6), StepId(5), StepId(6)});
   EXPECT_EQ(last.asked, (std::vector<StepId>{StepId(5), StepId(6)}));
   EXPECT_TRUE(last.dependents.empty());
-  const Plan first = plan_reversal(model, {StepId(1)});
+  const ReversalPlan first = plan_reversal(model, {StepId(1)});
   ASSERT_EQ(first.dependents.size(), 1u);
   EXPECT_EQ(first.dependents.at(StepId(3)), std::vector<StepId>{StepId(1)});
 }

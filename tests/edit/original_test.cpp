@@ -40,8 +40,8 @@ TEST(Original, LeavesOutWhatWasTrainedSince) {
   const std::string before = snapshot(model);
   MergeLinears()(model);
   const at::NoGradGuard no_grad;
-  for (const Step::Made& made : model.history().back().made)
-    at::Tensor(model.state().tensor(made.state)).add_(1);
+  for (const TensorStamp& stamp : model.history().back().stamps)
+    at::Tensor(model.state().tensor(stamp.state)).add_(1);
   EXPECT_EQ(snapshot(original_of(model)), before);
 }
 

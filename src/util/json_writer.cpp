@@ -1,10 +1,8 @@
-#include "text/json_writer.h"
+#include "util/json_writer.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
-
-#include "refx/text.h"
 
 namespace refx {
 
@@ -82,29 +80,6 @@ Json& Json::value(double v) {
   std::string text = fmt::format("{}", v);
   if (text.find_first_of(".e") == text.npos) text += ".0";
   return raw(text);
-}
-
-Json& Json::value(const Arg& arg) {
-  if (arg.is<None>()) return null();
-  if (const auto* v = arg.get<bool>()) return value(*v);
-  if (const auto* v = arg.get<std::int64_t>()) return value(*v);
-  if (const auto* v = arg.get<double>()) return value(*v);
-  if (const auto* v = arg.get<std::string>()) return value(*v);
-  if (const auto* v = arg.get<List>()) return items(v->items), *this;
-  if (const auto* v = arg.get<Tuple>()) return items(v->items), *this;
-  return value(print(arg, Graph()));
-}
-
-void Json::items(const Args& args) {
-  array();
-  for (const Arg& arg : args) value(arg);
-  end();
-}
-
-Json& Json::value(const Kwargs& kwargs) {
-  object();
-  for (const auto& [name, arg] : kwargs) member(name, arg);
-  return end();
 }
 
 Json& Json::raw(std::string_view text) {

@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
-
-#include "refx/arg.h"
 
 namespace refx {
 
@@ -33,9 +32,13 @@ class Json {
   Json& value(std::uint32_t v) { return raw(std::to_string(v)); }
   Json& value(int v) { return raw(std::to_string(v)); }
   Json& null() { return raw("null"); }
-  // What JSON has no word for becomes the text that print() writes.
-  Json& value(const Arg& arg);
-  Json& value(const Kwargs& kwargs);
+  // Other types: what write_json(Json&, const T&) makes of them, see text/json_args.h.
+  template <class T>
+    requires(std::is_class_v<T> && !std::is_convertible_v<T, std::string_view>)
+  Json& value(const T& v) {
+    write_json(*this, v);
+    return *this;
+  }
 
   template <class T>
   Json& member(std::string_view name, const T& v) {
@@ -54,7 +57,6 @@ class Json {
   Json& open(char bracket, Layout layout);
   Json& raw(std::string_view text);
   void separate();
-  void items(const Args& args);
 
   std::string out_;
   std::vector<Level> levels_;

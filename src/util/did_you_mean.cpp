@@ -1,4 +1,4 @@
-#include "text/did_you_mean.h"
+#include "util/did_you_mean.h"
 
 #include <algorithm>
 

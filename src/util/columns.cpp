@@ -1,4 +1,4 @@
-#include "text/columns.h"
+#include "util/columns.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "edit/glob.h"
+#include "util/glob.h"
 
 namespace refx {
 

@@ -1,4 +1,4 @@
-#include "text/torch_names.h"
+#include "book/enum_names.h"
 
 #include <array>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "text/shell_word.h"
+#include "util/shell_word.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "text/fingerprint.h"
+#include "util/fingerprint.h"
 
 #include <fmt/format.h>
 #define XXH_INLINE_ALL

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// Puts a model back together from what was saved of it: values at their places, then the steps that
+// led there. For those who read models from somewhere; a change of a model goes through the Editor.
+// Nothing is taken back: a model whose restoring failed is to be dropped.
+class Restorer {
+ public:
+  explicit Restorer(Model& model) : model_(model) {}
+
+  const Model& model() const { return model_; }
+
+  // Makes room for that many objects.
+  template <class T>
+  void reserve(std::size_t size);
+  // An empty place before `where` (no id: at the end), and the value that stands in one.
+  template <class T>
+  Id<T> add_place(Id<T> where = {});
+  template <class T>
+  void put(Id<T> id, std::shared_ptr<const T> value);
+
+  // A step that is applied to what is there: its edits have no `before` yet.
+  void apply(Step step);
+  // A step whose edits stand in the model already. What it erased keeps its name for its return.
+  void record(Step step);
+  // The id that the next new step gets.
+  void set_next_step(std::uint32_t next);
+
+ private:
+  Model& model_;
+};
+
+}  // namespace refx

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "refx/id.h"
+
+namespace refx {
+
+// One place where a transformation applies.
+struct Site {
+  std::string name;           // stable, from module paths: "encoder.0.{query,key,value}"
+  std::vector<NodeId> nodes;  // what apply() needs to find it again
+};
+
+}  // namespace refx
