@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "book/target.h"
 #include "edit/access.h"
 #include "edit/step_store.h"
 #include "edit/transaction.h"
@@ -18,20 +19,11 @@ namespace {
 
 // torch.fx names a node after what it calls: "aten.linear.default" -> linear, "conv.bn" -> conv_bn.
 std::string base_name(const Node& node) {
-  std::string_view target = node.target;
   if (node.op == Opcode::output) return "output";
-  if (node.op == Opcode::call_function) {
-    auto last = target.rfind('.');
-    const bool overloaded = std::count(target.begin(), target.end(), '.') >= 2 &&
-                            !target.starts_with("torch.") && !target.starts_with("operator.");
-    if (overloaded) {
-      target = target.substr(0, last);
-      last = target.rfind('.');
-    }
-    if (last != std::string_view::npos) target = target.substr(last + 1);
-  }
+  const std::string_view called =
+      node.op == Opcode::call_function ? book::value_name(node.target) : node.target;
   std::string name;
-  for (char c : target) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  for (char c : called) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "_" + name;
   return name;
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "book/schemas.h"
 #include "exec/lowering.h"
 #include "exec/python_ops.h"
 #include "exec/resolve.h"
@@ -12,22 +13,6 @@ namespace refx::exec {
 namespace {
 
 using c10::IValue;
-
-bool consume(std::string_view& text, std::string_view prefix) {
-  if (text.substr(0, prefix.size()) != prefix) return false;
-  text.remove_prefix(prefix.size());
-  return true;
-}
-
-// "torch.linalg.norm" is aten::linalg_norm; "torch._C._nn.gelu" is aten::gelu.
-std::string aten_name(std::string_view target) {
-  for (std::string_view space : {"linalg", "fft", "special"}) {
-    std::string_view rest = target;
-    if (consume(rest, "torch." + std::string(space) + "."))
-      return std::string(space) + "_" + std::string(rest);
-  }
-  return std::string(target.substr(target.rfind('.') + 1));
-}
 
 std::optional<c10::ScalarType> cast_method(std::string_view name) {
   if (name == "float") return at::kFloat;
@@ -164,8 +149,8 @@ Operand Compiler::call_late(Bind bind, std::string name, std::vector<Operand> ar
 
 Operand Compiler::call_overloaded(std::string name, std::vector<Operand> args,
                                   NamedOperands kwargs) {
-  if (overloads(name).empty()) {
-    std::string near = nearest_operator(name);
+  if (book::overloads(name).empty()) {
+    std::string near = book::nearest_operator(name);
     throw Error("no operator aten::" + name +
                 (near.empty() ? "" : "; did you mean '" + near + "'?"));
   }
@@ -185,7 +170,7 @@ Operand Compiler::state(std::string_view name) {
   return Operand::of_slot(it->second, Kind::tensor);
 }
 
-Operand Compiler::constant(const Arg& arg) const { return convert_arg(arg, nullptr); }
+Operand Compiler::constant(const Arg& arg) { return convert_arg(arg, nullptr); }
 Operand Compiler::operand(const Arg& arg) const { return convert_arg(arg, &values_); }
 
 std::vector<Operand> Compiler::operands(const Args& args) const {
@@ -224,45 +209,44 @@ Kind attribute_kind(const std::vector<Operand>& args) {
 }  // namespace
 
 Operand Compiler::compile_function(const Node& node) {
-  std::string_view target = node.target;
+  using TargetKind = book::Target::Kind;
+  const book::Target target = book::parse_target(node.target);
   auto args = operands(node.args);
   auto kwargs = operands(node.kwargs);
   if (const PythonFunction* f = find_builtin(target)) {
     for (auto& [name, value] : kwargs) args.push_back(std::move(value));
-    Kind kind = target.ends_with("getattr") ? attribute_kind(args) : Kind::unknown;
+    Kind kind = target.name == "getattr" ? attribute_kind(args) : Kind::unknown;
     Operand result = call_native(f->native, std::move(args));
     result.kind = kind;
     return result;
   }
-  std::string_view name = target;
-  if (consume(name, "operator.") || consume(name, "_operator.")) {
-    const PythonFunction* f = find_operator_function(name);
-    if (!f) throw Error("the executor does not know Python's operator." + std::string(name));
-    if (const Operand* item = name == "getitem" ? known_item(args) : nullptr) return *item;
+  if (target.kind == TargetKind::python && target.space == "operator") {
+    const PythonFunction* f = find_operator_function(target.name);
+    if (!f) throw Error("the executor does not know Python's operator." + std::string(target.name));
+    if (const Operand* item = target.name == "getitem" ? known_item(args) : nullptr) return *item;
     if (f->native) return call_native(f->native, std::move(args));
-    return call_late(f->bind, std::string(name), std::move(args), {});
+    return call_late(f->bind, std::string(target.name), std::move(args), {});
   }
-  bool python_name = target.substr(0, 6) == "torch." && target.substr(0, 10) != "torch.ops.";
-  if (python_name) return compile_torch_function(target, std::move(args), std::move(kwargs));
-  if (parse_operator(target)) return call(target, std::move(args), std::move(kwargs));
+  if (target.kind == TargetKind::torch || target.kind == TargetKind::functional)
+    return compile_torch_function(target, std::move(args), std::move(kwargs));
+  if (target.is_op() || target.kind == TargetKind::packet)
+    return call(node.target, std::move(args), std::move(kwargs));
   throw Error(
       "the executor does not know this function; it runs operators of the dispatcher "
       "(\"aten.add.Tensor\"), torch.*, torch.nn.functional.*, operator.* and math.*");
 }
 
-Operand Compiler::compile_torch_function(std::string_view target, std::vector<Operand> args,
+Operand Compiler::compile_torch_function(const book::Target& target, std::vector<Operand> args,
                                          NamedOperands kwargs) {
-  std::string_view functional = target;
-  if (consume(functional, "torch.nn.functional.")) {
-    if (auto lowered = lower_functional(*this, functional, args, kwargs)) return *lowered;
+  if (target.kind == book::Target::Kind::functional) {
+    if (auto lowered = lower_functional(*this, target.name, args, kwargs)) return *lowered;
   }
-  std::string_view method = target;
-  if (consume(method, "torch.Tensor.")) {
-    if (const PythonFunction* f = find_method(method); f && f->native) {
+  if (target.space == "torch.Tensor") {
+    if (const PythonFunction* f = find_method(target.name); f && f->native) {
       return call_native(f->native, std::move(args));
     }
   }
-  return call_overloaded(aten_name(target), std::move(args), std::move(kwargs));
+  return call_overloaded(book::operator_of(target), std::move(args), std::move(kwargs));
 }
 
 Operand Compiler::compile_method(const Node& node) {

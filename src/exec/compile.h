@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "book/target.h"
 #include "exec/program.h"
 #include "refx/model.h"
 
@@ -23,7 +24,7 @@ class Compiler {
   Operand call_late(Bind bind, std::string name, std::vector<Operand> args, NamedOperands kwargs);
   Operand call_overloaded(std::string name, std::vector<Operand> args, NamedOperands kwargs);
 
-  Operand constant(const Arg& arg) const;  // an argument without nodes in it
+  static Operand constant(const Arg& arg);  // an argument without nodes in it
   // The tensor of that name.
   Operand state(std::string_view name);
   bool has_state(std::string_view name) const { return bool(model_.state().find(name)); }
@@ -32,7 +33,7 @@ class Compiler {
  private:
   Operand compile_node(NodeId id, const Node& node);
   Operand compile_function(const Node& node);
-  Operand compile_torch_function(std::string_view target, std::vector<Operand> args,
+  Operand compile_torch_function(const book::Target& target, std::vector<Operand> args,
                                  NamedOperands kwargs);
   Operand compile_method(const Node& node);
   Operand compile_module(const Node& node);

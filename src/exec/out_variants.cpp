@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 
+#include "book/facts.h"
 #include "exec/resolve.h"
 
 namespace refx::exec {
@@ -70,14 +71,6 @@ bool is_none(const Input& input) {
   return input.from == Input::From::constant && input.constant.isNone();
 }
 
-// Operators that change running statistics or noise without saying so in their schemas.
-bool updates_silently(std::string_view name) {
-  for (std::string_view part : {"batch_norm", "instance_norm", "rrelu"}) {
-    if (name.find(part) != std::string_view::npos) return true;
-  }
-  return false;
-}
-
 bool is_aten(const Instruction& i, std::string_view name, std::string_view overload = "*") {
   const auto& op = i.op->operator_name();
   return op.name == name && (overload == "*" || op.overload_name == overload);
@@ -120,7 +113,7 @@ Slot OutWriter::view(OutCode& out, const Instruction& i, const char* target, Slo
 }
 
 OutCode OutWriter::write(const Instruction& i) {
-  if (!i.op || i.op->schema().is_mutable() || updates_silently(i.op->operator_name().name))
+  if (!i.op || i.op->schema().is_mutable() || book::has(i.op->operator_name().name, book::kWritesSilently))
     return {};
   if (is_aten(i, "aten::linear")) return linear(i);
   if (is_aten(i, "aten::matmul", "")) return matmul(i);

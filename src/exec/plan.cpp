@@ -9,7 +9,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "exec/effects.h"
+#include "exec/role.h"
 #include "exec/memory.h"
 #include "exec/out_variants.h"
 
@@ -70,7 +70,7 @@ struct Layout {
 
 // What was learnt of an instruction by running it.
 struct Seen {
-  Effect effect = Effect::compute;
+  Role role = Role::compute;
   bool aliases = true;  // every tensor it returned shares memory with one it was given
   bool in_arena = false;
   OutCode out;                        // how to write the results into the arena; empty: cannot
@@ -111,7 +111,7 @@ class Planner {
   void choose_arena();
   bool place_buffers(Plan& plan);
   void write_code(Plan& plan);
-  void add(Plan& plan, Instruction i, Effect effect, const Seen& seen);
+  void add(Plan& plan, Instruction i, Role role, const Seen& seen);
   void pin_inputs(const Plan& plan, Instruction& i);
   bool all_pinned(const Instruction& i) const;
   void pin(Plan& plan, Slot slot, IValue value);
@@ -160,9 +160,9 @@ void Planner::look_at_results(const Instruction& i, Seen& seen, const std::vecto
     seen.layouts.push_back(is_tensor && fits_arena(v.toTensor()) ? Layout(v.toTensor()) : Layout());
     seen.storages.push_back(is_tensor ? storages_.number(v.toTensor()) : 0);
   }
-  if (!tensors && seen.effect == Effect::view) seen.effect = Effect::shape;
-  if (seen.effect == Effect::view && !seen.aliases) seen.effect = Effect::compute;  // made a copy
-  if (seen.effect == Effect::constant || seen.effect == Effect::shape) {
+  if (!tensors && seen.role == Role::view) seen.role = Role::shape;
+  if (seen.role == Role::view && !seen.aliases) seen.role = Role::compute;  // made a copy
+  if (seen.role == Role::constant || seen.role == Role::shape) {
     seen.values.assign(slots_.begin() + i.result, slots_.begin() + i.result + i.results);
   }
 }
@@ -206,9 +206,9 @@ void Planner::watch(std::size_t index, Instruction& i) {
     use(slots_[s], index);
   });
   Seen& seen = seen_.emplace_back();
-  seen.effect = possible_ ? effect_of(i, slots_) : Effect::unplanned;
-  possible_ &= seen.effect != Effect::unplanned;
-  if (possible_ && seen.effect == Effect::write) {
+  seen.role = possible_ ? role_of(i, slots_) : Role::unplanned;
+  possible_ &= seen.role != Role::unplanned;
+  if (possible_ && seen.role == Role::write) {
     for (const IValue& v : inputs) {
       for_each_tensor(v, [&](const at::Tensor& t) { written_.insert(storages_.number(t)); });
     }
@@ -219,7 +219,7 @@ void Planner::watch(std::size_t index, Instruction& i) {
   for (std::uint32_t k = 0; k < i.results; ++k) use(slots_[i.result + k], index);
   if (possible_) {
     look_at_results(i, seen, inputs);
-    bool is_new = seen.effect == Effect::compute && !seen.aliases;
+    bool is_new = seen.role == Role::compute && !seen.aliases;
     bool random = i.op && i.op->hasTag(at::Tag::nondeterministic_seeded);
     if (is_new && i.op && !random) try_out_variant(i, seen, inputs, reads);
     // Taken inputs were put back for the comparison.
@@ -339,7 +339,7 @@ void Planner::pin_inputs(const Plan& plan, Instruction& i) {
   }
 }
 
-void Planner::add(Plan& plan, Instruction i, Effect effect, const Seen& seen) {
+void Planner::add(Plan& plan, Instruction i, Role role, const Seen& seen) {
   i.last_uses.clear();
   i.release.clear();
   for (Input& input : i.inputs) input.take = false;
@@ -348,13 +348,13 @@ void Planner::add(Plan& plan, Instruction i, Effect effect, const Seen& seen) {
     i.args.clear();
     i.kwargs.clear();
   }
-  bool constant = effect == Effect::constant && !is_returned(i);
+  bool constant = role == Role::constant && !is_returned(i);
   for (std::size_t s : seen.storages) constant &= !escapes_.count(s) && !written_.count(s);
-  if (constant || effect == Effect::shape) {
+  if (constant || role == Role::shape) {
     for (std::uint32_t k = 0; k < i.results; ++k) pin(plan, i.result + k, seen.values[k]);
     return;
   }
-  bool fixed_view = effect == Effect::view && !is_returned(i) && all_pinned(i);
+  bool fixed_view = role == Role::view && !is_returned(i) && all_pinned(i);
   pin_inputs(plan, i);
   if (fixed_view) {
     execute(i, plan.program.slots, stack_);
@@ -364,7 +364,7 @@ void Planner::add(Plan& plan, Instruction i, Effect effect, const Seen& seen) {
   }
   // What is changed in place stays where it is.
   bool in_place =
-      effect == Effect::write && i.op && i.results == 1 && seen.aliases && !is_returned(i);
+      role == Role::write && i.op && i.results == 1 && seen.aliases && !is_returned(i);
   if (in_place && i.inputs[0].from == Input::From::constant && i.inputs[0].constant.isTensor()) {
     pin(plan, i.result, i.inputs[0].constant);
   }
@@ -376,12 +376,12 @@ void Planner::write_code(Plan& plan) {
     const Instruction& i = program_.code[index];
     const Seen& seen = seen_[index];
     if (!seen.in_arena) {
-      add(plan, i, seen.effect, seen);
+      add(plan, i, seen.role, seen);
       continue;
     }
     for (const Instruction& o : seen.out.code) {
       bool is_view = !o.op->schema().is_mutable();
-      add(plan, o, is_view ? Effect::view : Effect::compute, {});
+      add(plan, o, is_view ? Role::view : Role::compute, {});
     }
   }
 }

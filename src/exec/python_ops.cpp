@@ -399,8 +399,8 @@ const PythonFunction* find_operator_function(std::string_view name) {
   return look_up(all, name);
 }
 
-const PythonFunction* find_builtin(std::string_view target) {
-  static const Functions all = {
+const PythonFunction* find_builtin(const book::Target& target) {
+  static const Functions builtins = {
       {"getattr", {get_attribute}},
       {"len", {length}},
       {"int", {to_int}},
@@ -413,30 +413,34 @@ const PythonFunction* find_builtin(std::string_view target) {
       {"round", {rounded<std::nearbyint>}},
       {"tuple", {to_tuple}},
       {"list", {to_tuple}},
-      {"math.floor", {rounded<std::floor>}},
-      {"math.ceil", {rounded<std::ceil>}},
-      {"math.trunc", {to_int}},
-      {"math.sqrt", {real<std::sqrt>}},
-      {"math.exp", {real<std::exp>}},
-      {"math.log", {real<std::log>}},
-      {"math.log2", {real<std::log2>}},
-      {"math.sin", {real<std::sin>}},
-      {"math.cos", {real<std::cos>}},
-      {"math.pow", {pow}},
-      {"torch.sym_int", {to_int}},
-      {"torch.sym_float", {to_float}},
-      {"torch.sym_max", {extreme<true>}},
-      {"torch.sym_min", {extreme<false>}},
-      {"torch.sym_sum", {sum}},
-      {"torch.sym_not", {not_}},
-      {"torch.sym_ite", {ite}},
-      {"torch.sym_sqrt", {real<std::sqrt>}},
-      {"torch._sym_sqrt", {real<std::sqrt>}},
-      {"torch.numel", {numel}},
   };
-  constexpr std::string_view kBuiltins = "builtins.";
-  if (target.substr(0, kBuiltins.size()) == kBuiltins) target.remove_prefix(kBuiltins.size());
-  return look_up(all, target);
+  static const Functions math = {
+      {"floor", {rounded<std::floor>}},
+      {"ceil", {rounded<std::ceil>}},
+      {"trunc", {to_int}},
+      {"sqrt", {real<std::sqrt>}},
+      {"exp", {real<std::exp>}},
+      {"log", {real<std::log>}},
+      {"log2", {real<std::log2>}},
+      {"sin", {real<std::sin>}},
+      {"cos", {real<std::cos>}},
+      {"pow", {pow}},
+  };
+  static const Functions torch = {
+      {"sym_int", {to_int}},
+      {"sym_float", {to_float}},
+      {"sym_max", {extreme<true>}},
+      {"sym_min", {extreme<false>}},
+      {"sym_sum", {sum}},
+      {"sym_not", {not_}},
+      {"sym_ite", {ite}},
+      {"sym_sqrt", {real<std::sqrt>}},
+      {"_sym_sqrt", {real<std::sqrt>}},
+      {"numel", {numel}},
+  };
+  if (target.kind == book::Target::Kind::builtin) return look_up(builtins, target.name);
+  if (target.space == "math") return look_up(math, target.name);
+  return target.space == "torch" ? look_up(torch, target.name) : nullptr;
 }
 
 const PythonFunction* find_method(std::string_view name) {

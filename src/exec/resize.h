@@ -4,10 +4,7 @@
 
 namespace refx::exec {
 
-// torch.nn.functional.interpolate; its operands in this order.
-inline constexpr const char* kInterpolate =
-    "input size=None scale_factor=None mode='nearest' align_corners=None "
-    "recompute_scale_factor=None antialias=False";
+// torch.nn.functional.interpolate; its operands in the order that the book has.
 c10::IValue interpolate(const Call& call);
 
 }  // namespace refx::exec

@@ -1,10 +1,9 @@
 #include "exec/resolve.h"
 
 #include <limits>
-#include <map>
 
+#include "book/schemas.h"
 #include "refx/error.h"
-#include "util/did_you_mean.h"
 
 namespace refx::exec {
 namespace {
@@ -12,38 +11,6 @@ namespace {
 using c10::Argument;
 using c10::FunctionSchema;
 using c10::OperatorHandle;
-
-bool has_out(const FunctionSchema& schema) {
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
-                     [](const Argument& a) { return a.is_out(); });
-}
-
-// Dimensions by name ("Dimname", "names_dim") look like strings to a schema; nobody exports them.
-bool takes_dimension_names(const c10::OperatorName& op) {
-  return op.overload_name.find("imname") != std::string::npos ||
-         op.overload_name.rfind("names", 0) == 0;
-}
-
-using Index = std::map<std::string, std::vector<OperatorHandle>, std::less<>>;
-
-// Sorted by overload name, so that the choice among equals never depends on registration order.
-const Index& aten_index() {
-  static const Index index = [] {
-    Index all;
-    auto& dispatcher = c10::Dispatcher::singleton();
-    auto names = dispatcher.getAllOpNames();
-    std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.name, a.overload_name) < std::tie(b.name, b.overload_name);
-    });
-    for (const auto& name : names) {
-      if (name.name.rfind("aten::", 0) != 0 || takes_dimension_names(name)) continue;
-      auto op = dispatcher.findSchema(name);
-      if (op && !has_out(op->schema())) all[name.name.substr(6)].push_back(*op);
-    }
-    return all;
-  }();
-  return index;
-}
 
 std::string overload_list(const std::string& name) {
   std::string out;
@@ -221,28 +188,11 @@ std::string describe(const std::vector<Operand>& args, const NamedOperands& kwar
 
 }  // namespace
 
-std::optional<OperatorSpelling> parse_operator(std::string_view target) {
-  constexpr std::string_view kPrefix = "torch.ops.";
-  bool prefixed = target.substr(0, kPrefix.size()) == kPrefix;
-  if (prefixed) target.remove_prefix(kPrefix.size());
-  auto first = target.find('.');
-  if (first == std::string_view::npos) return std::nullopt;
-  auto second = target.find('.', first + 1);
-  std::string space(target.substr(0, first));
-  if (second == std::string_view::npos) {
-    if (!prefixed && space != "aten" && space != "prims") return std::nullopt;
-    return OperatorSpelling{space + "::" + std::string(target.substr(first + 1)), ""};
-  }
-  if (target.find('.', second + 1) != std::string_view::npos) return std::nullopt;
-  std::string overload(target.substr(second + 1));
-  return OperatorSpelling{space + "::" + std::string(target.substr(first + 1, second - first - 1)),
-                          overload == "default" ? "" : overload};
-}
-
 OperatorHandle find_operator(std::string_view target) {
-  auto spelling = parse_operator(target);
-  if (!spelling) throw Error("'" + std::string(target) + "' is not an operator name");
-  const auto& [name, overload] = *spelling;
+  const book::Target parsed = book::parse_target(target);
+  if (!parsed.is_op() && parsed.kind != book::Target::Kind::packet)
+    throw Error("'" + std::string(target) + "' is not an operator name");
+  const std::string name = parsed.qualified_name(), overload = parsed.overload_name();
   auto op = c10::Dispatcher::singleton().findSchema({name, overload});
   if (op) return *op;
   std::string known = overload_list(name);
@@ -250,23 +200,11 @@ OperatorHandle find_operator(std::string_view target) {
     throw Error("no overload '" + (overload.empty() ? "default" : overload) + "' of " + name +
                 " in this torch; it has: " + known);
   }
-  bool aten = name.rfind("aten::", 0) == 0;
-  std::string near = aten ? nearest_operator(name.substr(6)) : "";
+  bool aten = parsed.is_aten();
+  std::string near = aten ? book::nearest_operator(parsed.name) : "";
   throw Error("no operator " + name + " is registered" +
               (near.empty() ? aten ? std::string(".") : "; load the library that defines it"
                             : "; did you mean aten::" + near + "?"));
-}
-
-const std::vector<OperatorHandle>& overloads(const std::string& name) {
-  static const std::vector<OperatorHandle> none;
-  auto it = aten_index().find(name);
-  return it == aten_index().end() ? none : it->second;
-}
-
-std::string nearest_operator(std::string_view name) {
-  std::vector<std::string> names;
-  for (const auto& [n, ops] : aten_index()) names.push_back(n);
-  return nearest(name, names);
 }
 
 void bind_operator(Instruction& instruction, const OperatorHandle& op,
@@ -285,7 +223,7 @@ void bind_best_overload(Instruction& instruction, const std::string& name,
   const OperatorHandle* best = nullptr;
   int best_distance = std::numeric_limits<int>::max();
   std::string problem;
-  for (const OperatorHandle& op : overloads(name)) {
+  for (const OperatorHandle& op : book::overloads(name)) {
     Assignment assignment;
     problem = assign(op.schema(), args, kwargs, slots, assignment);
     if (!problem.empty()) continue;
@@ -298,7 +236,7 @@ void bind_best_overload(Instruction& instruction, const std::string& name,
     }
   }
   if (!best) {
-    bool single = overloads(name).size() == 1 && !problem.empty();
+    bool single = book::overloads(name).size() == 1 && !problem.empty();
     throw Error("no overload of aten::" + name + " takes (" + describe(args, kwargs, slots) + ")" +
                 (single ? ": " + problem : ""));
   }

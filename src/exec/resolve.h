@@ -10,18 +10,9 @@
 
 namespace refx::exec {
 
-// "aten.div.Tensor" or "torch.ops.aten.div.Tensor"; no value if it is not spelled like that.
-struct OperatorSpelling {
-  std::string name, overload;  // "aten::div", "Tensor"
-};
-std::optional<OperatorSpelling> parse_operator(std::string_view target);
+// An operator by its target: "aten.div.Tensor".
 // Throws Error with the overloads or the nearest name.
 c10::OperatorHandle find_operator(std::string_view target);
-
-// The functional and in-place overloads of "aten::<name>", in a fixed order; empty if unknown.
-const std::vector<c10::OperatorHandle>& overloads(const std::string& name);
-// Operator names of aten near to this one, for messages.
-std::string nearest_operator(std::string_view name);
 
 // Gives the instruction this operator: matches its operands to the schema, by position and name,
 // with defaults. Throws Error if they do not fit.

@@ -12,9 +12,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "book/call.h"
+#include "book/facts.h"
 #include "io/placeholders.h"
 #include "io/size_expression.h"
-#include "ops/names.h"
 #include "ops/param.h"
 #include "refx/error.h"
 #include "refx/inputs.h"
@@ -102,33 +103,15 @@ std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& sy
 // ---- indices -----------------------------------------------------------------------------------
 
 // Operators whose result holds the same integers as their first argument.
-bool passes_on(std::string_view name) {
-  constexpr std::array<std::string_view, 12> kNames = {
-      "view",  "reshape", "to",     "_to_copy",  "clone",   "contiguous",
-      "slice", "expand",  "detach", "unsqueeze", "flatten", "long"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
 // The rows of the table in which this node looks its `index` up; none if it does not.
 std::optional<std::int64_t> table_rows(const Model& model, const Node& node, NodeId index) {
-  const auto is_index = [&](const Arg* arg) {
-    return arg && arg->get<NodeId>() && *arg->get<NodeId>() == index;
-  };
-  if (node.op == Opcode::call_module) {
-    const ModuleId id = model.modules().find(node.target);
-    const StateId weight = model.state().find(node.target + ".weight");
-    if (!id || !weight || model.modules()[id].type.find("Embedding") == std::string::npos)
-      return std::nullopt;
-    return model.state().tensor(weight).size(0);
-  }
-  const std::string_view name = operator_name(model, node);
-  if (name != "embedding" && name != "embedding_bag") return std::nullopt;
-  // aten takes the table first, torch.nn.functional the indices.
-  const bool functional = node.target.starts_with("torch.nn.functional.");
-  const auto table = param_of(model, argument(node, functional ? 1 : 0, "weight"));
-  if (!table || !is_index(argument(node, functional ? 0 : 1, functional ? "input" : "indices")))
-    return std::nullopt;
-  return model.state().tensor(table->state).size(0);
+  const book::Call call(model, node);
+  if (!call.is("embedding") && !call.is("embedding_bag")) return std::nullopt;
+  if (call.value("indices") != index) return std::nullopt;
+  StateId table = call.tensor("weight");
+  if (const auto weight = call.argument("weight"))
+    if (const auto stored = param_of(model, &*weight)) table = stored->state;
+  return table ? std::optional(model.state().tensor(table).size(0)) : std::nullopt;
 }
 
 void smallest_table(const Model& model, NodeId index, int depth,
@@ -140,7 +123,7 @@ void smallest_table(const Model& model, NodeId index, int depth,
       rows = std::min(rows.value_or(*here), *here);
     const Arg* first = argument(user, 0, "self");
     const bool is_first = first && first->get<NodeId>() && *first->get<NodeId>() == index;
-    if (is_first && user.op != Opcode::output && passes_on(operator_name(model, user)))
+    if (is_first && (book::Call(model, user).facts() & book::kKeepsIndices))
       smallest_table(model, id, depth + 1, rows);
   }
 }

@@ -6,8 +6,8 @@
 #include <ATen/ops/rand.h>
 #include <c10/core/DefaultDtype.h>
 
+#include "book/call.h"
 #include "lab/converted.h"
-#include "ops/names.h"
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/reverse.h"
@@ -37,7 +37,7 @@ bool is_cast_method(const Node& node) {
 // view(dtype) looks at the bits of a type, which a wider one has not.
 bool reinterprets_bits(const Model& model, const Node& node) {
   if (node.op != Opcode::call_function && node.op != Opcode::call_method) return false;
-  const std::string_view name = operator_name(model, node);
+  const std::string_view name = book::name_of_call(model, node);
   if (name != "view" && name != "view_copy") return false;
   const Arg* dtype = argument(node, 1, "dtype");
   return dtype && dtype->is<c10::ScalarType>();

@@ -8,6 +8,7 @@
 #include <array>
 #include <functional>
 
+#include "book/facts.h"
 #include "lab/in_double.h"
 #include "refx/error.h"
 
@@ -67,17 +68,12 @@ bool reads_floating(const Instruction& i, const exec::Values& slots) {
 
 // Operators that give floating-point numbers and yet jump.
 bool jumps(const Instruction& i) {
-  constexpr std::array<std::string_view, 12> kNames = {
-      "floor", "ceil", "round", "trunc",     "fix",       "sign",
-      "sgn",   "frac", "fmod",  "remainder", "heaviside", "floor_divide"};
   if (!i.op) return false;
   std::string_view name = i.op->operator_name().name;
   name.remove_prefix(std::min(name.size(), name.find("::") + 2));
-  if (name.starts_with("fake_quantize")) return true;
-  if (name.ends_with('_')) name.remove_suffix(1);
-  if (name == "div" || name == "divide")
+  if (book::aten_name(name).starts_with("div"))
     return i.op->operator_name().overload_name.find("mode") != std::string::npos;
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return book::has(name, book::kJumps);
 }
 
 bool is_decision(const Instruction& i, const IValue& leaf) {

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "book/effect.h"
 #include "ir/content.h"
-#include "ops/effects.h"
-#include "ops/names.h"
 #include "ops/param.h"
 #include "refx/editor.h"
 #include "refx/reverse.h"
@@ -18,11 +17,6 @@ namespace refx {
 namespace {
 
 using States = std::set<StateId>;
-
-// Norms write their statistics without saying so in their schemas.
-bool may_write_statistics(std::string_view name) {
-  return name.find("batch_norm") != name.npos || name.find("instance_norm") != name.npos;
-}
 
 // Walks forward, keeping for every value the state entries whose memory it may share.
 class WrittenState {
@@ -49,8 +43,8 @@ class WrittenState {
         all.insert(it->second.begin(), it->second.end());
     });
     if (all.empty()) return;
-    const Effect effect = effect_of(model_, node);
-    if (effect.writes_all || may_write_statistics(node.target))
+    const book::Effect effect = book::effect_of(model_, node);
+    if (effect.writes_all)
       written_.insert(all.begin(), all.end());
     else if (effect.writes_first)
       write_first(node);

@@ -20,22 +20,7 @@ namespace refx {
 
 namespace {
 
-struct Parts {
-  const Arg *weight, *bias, *mean, *var, *training, *eps;
-};
-
-// F.batch_norm has the statistics before weight and bias, aten has them after.
-Parts parts_of(const Node& node, bool functional) {
-  const std::size_t shift = functional ? 2 : 0;
-  return {argument(node, 1 + shift, "weight"),
-          argument(node, 2 + shift, "bias"),
-          argument(node, 3 - shift, "running_mean"),
-          argument(node, 4 - shift, "running_var"),
-          argument(node, 5, "training"),
-          argument(node, 7, "eps")};
-}
-
-bool given(const Arg* arg) { return arg && !arg->is<None>(); }
+bool given(const std::optional<Arg>& arg) { return arg && !arg->is<None>(); }
 
 // Python takes integers for truth values and for floats.
 bool is_false(const Arg& arg) {
@@ -48,7 +33,7 @@ std::optional<double> number(const Arg& arg) {
   return arg.get<double>() ? std::optional(*arg.get<double>()) : std::nullopt;
 }
 
-void set_eps(const Arg* eps, BatchNormOp& norm) {
+void set_eps(const std::optional<Arg>& eps, BatchNormOp& norm) {
   if (!eps) return;
   if (const auto value = number(*eps))
     norm.eps = *value;
@@ -56,44 +41,38 @@ void set_eps(const Arg* eps, BatchNormOp& norm) {
     norm.problem = "the batch norm's eps is not a number";
 }
 
-void set_input(const Node& node, BatchNormOp& norm) {
-  const Arg* input = argument(node, 0, "input");
-  if (input && input->is<NodeId>())
-    norm.input = *input->get<NodeId>();
-  else if (norm.problem.empty())
+void set_input(const book::Call& call, BatchNormOp& norm) {
+  norm.input = call.value("input");
+  if (!norm.input && norm.problem.empty())
     norm.problem = "the batch norm's input is not a tensor of the graph";
 }
 
-void match_call(const Model& model, const Node& node, bool functional, BatchNormOp& norm) {
-  const Parts parts = parts_of(node, functional);
-  const bool evaluates = parts.training ? is_false(*parts.training) : functional;
-  const auto mean = param_of(model, parts.mean), var = param_of(model, parts.var);
-  norm.weight = param_of(model, parts.weight);
-  norm.bias = param_of(model, parts.bias);
-  if (mean) norm.mean = *mean;
-  if (var) norm.var = *var;
-  if (!evaluates)
+void match_call(const Model& model, const book::Call& call, BatchNormOp& norm) {
+  auto stored = [&](const std::optional<Arg>& arg) { return param_of(model, arg ? &*arg : nullptr); };
+  const auto training = call.argument("training");
+  const auto weight = call.argument("weight"), bias = call.argument("bias");
+  const auto running_mean = call.argument("running_mean"), running_var = call.argument("running_var");
+  norm.weight = stored(weight);
+  norm.bias = stored(bias);
+  if (const auto mean = stored(running_mean)) norm.mean = *mean;
+  if (const auto var = stored(running_var)) norm.var = *var;
+  if (!training || !is_false(*training))
     norm.problem = "the batch norm is in training mode";
-  else if (!given(parts.mean) || !given(parts.var))
+  else if (!given(running_mean) || !given(running_var))
     norm.problem = "the batch norm has no running statistics";
   else
-    for (const Arg* part : {parts.mean, parts.var, parts.weight, parts.bias})
-      if (given(part) && !param_of(model, part) && norm.problem.empty())
-        norm.problem = fmt::format("a tensor of the batch norm {}", why_not_stored(model, part));
-  set_input(node, norm);
-  set_eps(parts.eps, norm);
+    for (const auto& part : {running_mean, running_var, weight, bias})
+      if (given(part) && !stored(part) && norm.problem.empty())
+        norm.problem = fmt::format("a tensor of the batch norm {}", why_not_stored(model, &*part));
 }
 
-void match_module(const Model& model, const Node& node, BatchNormOp& norm) {
-  const Module& module = model.modules()[norm.module];
-  auto tensor = [&](const char* name) -> std::optional<Param> {
-    const StateId state = model.state().find(module.name + "." + name);
-    return state ? std::optional(Param{state, {}}) : std::nullopt;
-  };
-  const auto mean = tensor("running_mean"), var = tensor("running_var");
-  norm.weight = tensor("weight");
-  norm.bias = tensor("bias");
-  norm.batches = tensor("num_batches_tracked");
+void match_module(const Model& model, const book::Call& call, BatchNormOp& norm) {
+  const Module& module = *call.module();
+  auto stored = [](StateId state) { return state ? std::optional(Param{state, {}}) : std::nullopt; };
+  const auto mean = stored(call.tensor("running_mean")), var = stored(call.tensor("running_var"));
+  norm.weight = stored(call.tensor("weight"));
+  norm.bias = stored(call.tensor("bias"));
+  norm.batches = stored(model.state().find(module.name + ".num_batches_tracked"));
   if (mean) norm.mean = *mean;
   if (var) norm.var = *var;
   if (!module.custom.empty())
@@ -104,8 +83,6 @@ void match_module(const Model& model, const Node& node, BatchNormOp& norm) {
     norm.problem = "the batch norm has no running statistics";
   else if (model.graph().num_callers(module.name) > 1)
     norm.problem = fmt::format("module '{}' is used in more than one place", module.name);
-  set_input(node, norm);
-  set_eps(parameter(module, "eps"), norm);
 }
 
 template <class F>
@@ -123,19 +100,19 @@ at::Tensor in_double(const Model& model, const Param& param) {
 }  // namespace
 
 std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
-  const Node& node = model.graph()[id];
+  const book::Call call(model, model.graph()[id]);
+  if (!call.is("batch_norm") || call.spelled() == book::Call::Spelled::method) return std::nullopt;
+  if (call.module() && !book::find_layer(call.module()->type)->rewritten) return std::nullopt;
   BatchNormOp norm;
   norm.node = id;
-  if (node.op == Opcode::call_module) {
-    const std::string_view type = operator_name(model, node);
-    if (type != "torch.nn.BatchNorm1d" && type != "torch.nn.BatchNorm2d") return std::nullopt;
-    norm.module = model.modules().find(node.target);
-    match_module(model, node, norm);
-  } else if (node.op == Opcode::call_function && operator_name(model, node) == "batch_norm") {
-    match_call(model, node, node.target == "torch.nn.functional.batch_norm", norm);
+  if (call.spelled() == book::Call::Spelled::module) {
+    norm.module = model.modules().find(call.module()->name);
+    match_module(model, call, norm);
   } else {
-    return std::nullopt;
+    match_call(model, call, norm);
   }
+  set_input(call, norm);
+  set_eps(call.argument("eps"), norm);
   if (!norm.problem.empty()) return norm;
   for_each_tensor(norm, [&](const Param& param) {
     if (norm.problem.empty()) norm.problem = why_shared(model, param);
@@ -147,7 +124,7 @@ std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
 
 std::string BatchNormOp::path(const Model& model) const {
   if (module) return model.modules()[module].name;
-  if (!mean.state) return place_name(model.graph()[node]);
+  if (!mean.state) return site_name(model.graph()[node]);
   return owner_path(model.state()[mean.state].name);
 }
 

@@ -1,29 +1,11 @@
 #include "ops/div.h"
 
-#include <algorithm>
-
+#include "book/call.h"
 #include "ops/inference.h"
 
 namespace refx {
 
 namespace {
-
-bool is_division(const Node& node, std::string_view name) {
-  if (node.op == Opcode::call_method)
-    return name == "div" || name == "true_divide" || name == "divide" || name == "__truediv__";
-  if (node.op != Opcode::call_function) return false;
-  if (node.target == "operator.truediv") return true;
-  if (node.target.starts_with("operator.")) return false;
-  return name == "div" || name == "true_divide" || name == "divide";
-}
-
-bool is_in_place_division(const Node& node, std::string_view name) {
-  if (node.op == Opcode::call_method)
-    return name == "div_" || name == "true_divide_" || name == "divide_" || name == "__itruediv__";
-  if (node.op != Opcode::call_function) return false;
-  return node.target == "operator.itruediv" || name == "div_" || name == "true_divide_" ||
-         name == "divide_";
-}
 
 std::string why_not_true_division(const Model& model, const Node& node, const DivOp& div) {
   if (const Arg* mode = argument(node, 2, "rounding_mode"); mode && !mode->is<None>())
@@ -38,28 +20,25 @@ std::string why_not_true_division(const Model& model, const Node& node, const Di
 
 std::optional<DivOp> DivOp::match(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
-  if (node.op != Opcode::call_function && node.op != Opcode::call_method) return std::nullopt;
-  const std::string_view name = operator_name(model, node);
+  const book::Call call(model, node);
   DivOp div;
   div.node = id;
-  if (is_in_place_division(node, name)) {
+  if (call.is("div_")) {
     div.problem = "it divides in place";
     return div;
   }
-  if (!is_division(node, name)) return std::nullopt;
+  if (!call.is("div")) return std::nullopt;
 
-  const Arg* input = argument(node, 0, "input");
-  if (!input) input = argument(node, 0, "self");
-  const Arg* divisor = argument(node, 1, "other");
+  const auto divisor = call.argument("other");
   if (!divisor) return std::nullopt;
-  if (!input || !input->is<NodeId>()) {
+  div.input = call.value("self");
+  if (!div.input) {
     div.problem = "the dividend is not a tensor";
     return div;
   }
-  div.input = *input->get<NodeId>();
   if (const auto* number = divisor->get<double>()) div.number = *number;
   if (const auto* number = divisor->get<std::int64_t>()) div.number = static_cast<double>(*number);
-  div.tensor = param_of(model, divisor);
+  div.tensor = param_of(model, &*divisor);
   if (!div.number && !div.tensor)
     div.problem = divisor->is<NodeId>() ? "the divisor is computed, not constant"
                                         : "the divisor is not a real number";
@@ -74,13 +53,10 @@ Node DivOp::as_multiplication(const Model& model, Arg factor) const {
   result.kwargs.clear();
   if (result.op == Opcode::call_method) {
     result.target = "mul";
-  } else if (result.target == "operator.truediv") {
-    result.target = "operator.mul";
-  } else if (const auto parts = operator_target(result.target)) {
-    const bool scalar = parts->overload.starts_with("Scalar");
-    result.target = scalar ? "aten.mul.Scalar" : "aten.mul.Tensor";
+  } else if (const auto target = book::parse_target(result.target); target.is_op()) {
+    result.target = target.overload.starts_with("Scalar") ? "aten.mul.Scalar" : "aten.mul.Tensor";
   } else {
-    result.target = "torch.mul";
+    result.target = target.kind == book::Target::Kind::python ? "operator.mul" : "torch.mul";
   }
   return result;
 }

@@ -13,17 +13,15 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> optio
   return std::find(options.begin(), options.end(), text) != options.end();
 }
 
-std::optional<Param> module_param(const Model& model, const Module& module, const char* name) {
-  const StateId state = model.state().find(module.name + "." + name);
-  if (!state) return std::nullopt;
-  return Param{state, {}};
+std::optional<Param> module_param(const book::Call& call, const char* name) {
+  const StateId state = call.tensor(name);
+  return state ? std::optional(Param{state, {}}) : std::nullopt;
 }
 
-void match_module(const Model& model, const Node& node, Layer& layer) {
-  const Module& module = model.modules()[layer.module];
-  const Arg* first = argument(node, 0, "input");
-  const NodeId* input = first ? first->get<NodeId>() : nullptr;
-  auto weight = module_param(model, module, "weight");
+void match_module(const Model& model, const Node& node, const book::Call& call, Layer& layer) {
+  const Module& module = *call.module();
+  const NodeId input = call.value("input");
+  auto weight = module_param(call, "weight");
   if (!module.custom.empty())
     layer.problem = fmt::format("module '{}' {}", module.name, module.custom);
   else if (!input || node.args.size() + node.kwargs.size() != 1)
@@ -32,26 +30,29 @@ void match_module(const Model& model, const Node& node, Layer& layer) {
     layer.problem = fmt::format("module '{}' has no weight of its own", module.name);
   else if (model.graph().num_callers(module.name) > 1)
     layer.problem = fmt::format("module '{}' is used in more than one place", module.name);
-  if (input) layer.input = *input;
+  layer.input = input;
   if (weight) layer.weight = *weight;
-  layer.bias = module_param(model, module, "bias");
+  layer.bias = module_param(call, "bias");
 }
 
-void match_call(const Model& model, const Node& node, Layer& layer) {
-  const Arg* input = argument(node, 0, "input");
-  if (!input) input = argument(node, 0, "self");
-  const Arg* kernel = argument(node, 1, "weight");
-  const auto weight = param_of(model, kernel);
-  const Arg* bias = argument(node, 2, "bias");
-  if (bias && !bias->is<None>()) layer.bias = param_of(model, bias);
-  if (!input || !input->is<NodeId>())
+void match_call(const Model& model, const book::Call& call, Layer& layer) {
+  layer.input = call.value("input");
+  const auto kernel = call.argument("weight"), bias = call.argument("bias");
+  const auto weight = param_of(model, kernel ? &*kernel : nullptr);
+  const bool has_bias = bias && !bias->is<None>();
+  if (has_bias) layer.bias = param_of(model, &*bias);
+  if (!layer.input)
     layer.problem = "its input is not a tensor of the graph";
   else if (!weight)
-    layer.problem = fmt::format("its weight {}", why_not_stored(model, kernel));
-  else if (bias && !bias->is<None>() && !layer.bias)
-    layer.problem = fmt::format("its bias {}", why_not_stored(model, bias));
-  if (input && input->is<NodeId>()) layer.input = *input->get<NodeId>();
+    layer.problem = fmt::format("its weight {}", why_not_stored(model, kernel ? &*kernel : nullptr));
+  else if (has_bias && !layer.bias)
+    layer.problem = fmt::format("its bias {}", why_not_stored(model, &*bias));
   if (weight) layer.weight = *weight;
+}
+
+bool writes_elsewhere(const Node& node) {
+  const Arg* out = argument(node, node.args.size(), "out");
+  return out && !out->is<None>();
 }
 
 // What every rewrite of a layer needs: tensors of its own, dense, of one type on one device.
@@ -73,26 +74,24 @@ std::string why_not_rewritable(const Model& model, const Layer& layer) {
 
 std::string Layer::path(const Model& model) const {
   if (module) return model.modules()[module].name;
-  if (!weight.state) return place_name(model.graph()[node]);
+  if (!weight.state) return site_name(model.graph()[node]);
   return owner_path(model.state()[weight.state].name);
 }
 
-std::optional<Layer> match_layer(const Model& model, NodeId id, bool is_call, ModuleId module) {
-  const Node& node = model.graph()[id];
+Layer match_layer(const Model& model, NodeId id, const book::Call& call) {
   Layer layer;
   layer.node = id;
-  if (module) {
+  if (call.spelled() == book::Call::Spelled::module) {
     layer.spelling = Spelling::module;
-    layer.module = module;
-    match_module(model, node, layer);
-  } else if (is_call) {
-    layer.spelling = node.target.starts_with("torch.") && !node.target.starts_with("torch.ops.")
-                         ? Spelling::functional
-                         : Spelling::aten;
-    match_call(model, node, layer);
+    layer.module = model.modules().find(call.module()->name);
+    match_module(model, model.graph()[id], call, layer);
   } else {
-    return std::nullopt;
+    const bool op = call.spelled() == book::Call::Spelled::op;
+    layer.spelling = op ? Spelling::aten : Spelling::functional;
+    match_call(model, call, layer);
   }
+  if (layer.problem.empty() && writes_elsewhere(model.graph()[id]))
+    layer.problem = "it writes into a given tensor";
   if (layer.problem.empty()) layer.problem = why_not_rewritable(model, layer);
   return layer;
 }
@@ -157,32 +156,22 @@ std::string why_not_linear(const Model& model, const Layer& layer) {
 
 namespace {
 
-bool is_linear_call(const Node& node) {
-  return node.op == Opcode::call_function &&
-         one_of(node.target, {"aten.linear.default", "torch.nn.functional.linear",
-                              "torch._C._nn.linear", "torch.ops.aten.linear.default"});
-}
-
-ModuleId linear_module(const Model& model, const Node& node) {
-  if (node.op != Opcode::call_module) return {};
-  const ModuleId id = model.modules().find(node.target);
-  return id && model.modules()[id].type == "torch.nn.Linear" ? id : ModuleId{};
+// The method that torch's Tensor has not: a call of one is somebody else's.
+bool is_linear(const book::Call& call) {
+  return call.is("linear") && call.spelled() != book::Call::Spelled::method;
 }
 
 }  // namespace
 
 NodeId LinearOp::input_of(const Model& model, NodeId id) {
-  const Node& node = model.graph()[id];
-  if (!is_linear_call(node) && !linear_module(model, node)) return {};
-  const Arg* input = argument(node, 0, "input");
-  return input && input->is<NodeId>() ? *input->get<NodeId>() : NodeId{};
+  const book::Call call(model, model.graph()[id]);
+  return is_linear(call) ? call.value("input") : NodeId{};
 }
 
 std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id) {
-  const Node& node = model.graph()[id];
-  auto layer = match_layer(model, id, is_linear_call(node), linear_module(model, node));
-  if (!layer) return std::nullopt;
-  LinearOp linear{std::move(*layer)};
+  const book::Call call(model, model.graph()[id]);
+  if (!is_linear(call)) return std::nullopt;
+  LinearOp linear{match_layer(model, id, call)};
   if (linear.problem.empty()) linear.problem = why_not_linear(model, linear);
   return linear;
 }
@@ -211,32 +200,14 @@ NodeId LinearOp::create(Editor& editor, NodeId where, const std::string& path,
 }
 
 std::optional<ConvOp> ConvOp::match(const Model& model, NodeId id) {
-  const Node& node = model.graph()[id];
-  const std::string_view name = operator_name(model, node);
-  const bool call = node.op == Opcode::call_function;
-  const bool plain_call = call && name == "conv2d";
-  const bool transposed_call = call && name == "conv_transpose2d";
-  const bool general_call = call && name == "convolution";
-  const bool is_module = node.op == Opcode::call_module &&
-                         one_of(name, {"torch.nn.Conv2d", "torch.nn.ConvTranspose2d"});
-  auto layer = match_layer(model, id, plain_call || transposed_call || general_call,
-                           is_module ? model.modules().find(node.target) : ModuleId{});
-  if (!layer) return std::nullopt;
-  ConvOp conv{std::move(*layer)};
-
-  const Arg* groups = nullptr;
-  if (is_module) {
-    conv.transposed = name == "torch.nn.ConvTranspose2d";
-    groups = parameter(model.modules()[conv.module], "groups");
-  } else if (general_call) {
-    const Arg* transposed = argument(node, 6, "transposed");
-    conv.transposed = transposed && transposed->get<bool>() && *transposed->get<bool>();
-    groups = argument(node, 8, "groups");
-  } else {
-    conv.transposed = transposed_call;
-    groups = argument(node, 6, "groups");
-  }
-  if (groups && groups->get<std::int64_t>()) conv.groups = *groups->get<std::int64_t>();
+  const book::Call call(model, model.graph()[id]);
+  const bool known = call.is("conv2d") || call.is("conv_transpose2d") || call.is("convolution");
+  if (!known || call.spelled() == book::Call::Spelled::method) return std::nullopt;
+  ConvOp conv{match_layer(model, id, call)};
+  const auto transposed = call.argument("transposed");
+  conv.transposed = call.is("conv_transpose2d") || transposed == Arg(true);
+  if (const auto groups = call.argument("groups"); groups && groups->get<std::int64_t>())
+    conv.groups = *groups->get<std::int64_t>();
   if (conv.problem.empty() && model.state().tensor(conv.weight.state).dim() != 4)
     conv.problem = "it is not a two-dimensional convolution";
   return conv;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "book/call.h"
 #include "ops/param.h"
 
 namespace refx {
@@ -21,9 +22,8 @@ struct Layer {
   std::string path(const Model& model) const;
 };
 
-// Fills spelling, input, weight, bias and problem of a call whose first three arguments are input,
-// weight and bias, or of a call of `module`; null where the node is neither.
-std::optional<Layer> match_layer(const Model& model, NodeId node, bool is_call, ModuleId module);
+// Fills spelling, input, weight, bias and problem of a call that takes arguments of these names.
+Layer match_layer(const Model& model, NodeId node, const book::Call& call);
 
 // The same layer on another input, with or without a bias. Its type and metadata are not set.
 Node respelled(const Model& model, const Layer& layer, NodeId input,

@@ -8,31 +8,6 @@
 
 namespace refx {
 
-std::optional<OperatorTarget> operator_target(std::string_view target) {
-  if (target.starts_with("torch.ops.")) target.remove_prefix(10);
-  const auto first = target.find('.');
-  const auto second = first == target.npos ? target.npos : target.find('.', first + 1);
-  if (second == target.npos || target.find('.', second + 1) != target.npos) return std::nullopt;
-  const std::string_view space = target.substr(0, first);
-  if (space == "torch" || space == "operator" || space == "math") return std::nullopt;
-  return OperatorTarget{space, target.substr(first + 1, second - first - 1),
-                        target.substr(second + 1)};
-}
-
-std::string_view operator_name(const Model& model, const Node& node) {
-  if (node.op == Opcode::call_module) {
-    const ModuleId id = model.modules().find(node.target);
-    return id ? std::string_view(model.modules()[id].type) : std::string_view();
-  }
-  std::string_view target = node.target;
-  if (node.op != Opcode::call_function) return target;
-  if (const auto parts = operator_target(target))
-    return parts->space == "aten" ? parts->name : target;
-  const bool known = target.starts_with("torch.") || target.starts_with("operator.") ||
-                     target.starts_with("math.") || target.starts_with("builtins.");
-  return known ? target.substr(target.rfind('.') + 1) : target;
-}
-
 std::string owner_path(std::string_view state_name) {
   const auto dot = state_name.rfind('.');
   return std::string(dot == state_name.npos ? state_name : state_name.substr(0, dot));
@@ -65,7 +40,7 @@ std::string kept_modules_around(const Model& model, const Node& node) {
   return around;
 }
 
-std::string place_name(const Node& node) {
+std::string site_name(const Node& node) {
   const std::string path = module_path(node);
   return path.empty() ? node.name : path + "." + node.name;
 }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,22 +15,11 @@ enum class Spelling {
   module,      // call_module[fc]
 };
 
-// What is called, without namespace and overload: "aten.view.default", "torch.view" and the method
-// "view" are all "view". Somebody else's function keeps its full name, whatever that ends with.
-// For a call_module, the module's type.
-std::string_view operator_name(const Model& model, const Node& node);
-
-// The parts of a target that names an operator of the dispatcher: "aten.view.dtype".
-struct OperatorTarget {
-  std::string_view space, name, overload;  // the default overload is "default"
-};
-std::optional<OperatorTarget> operator_target(std::string_view target);
-
-// A stable name for a place in the model, from module paths: that of the module that owns a state
+// A stable name for a node's site in the model, from module paths: that of the module that owns a state
 // entry ("encoder.0.query" for "encoder.0.query.weight"), or the path in the node's metadata and
 // its own name.
 std::string owner_path(std::string_view state_name);
-std::string place_name(const Node& node);
+std::string site_name(const Node& node);
 // The modules around a node that are still called as such when the program is unflattened.
 std::string kept_modules_around(const Model& model, const Node& node);
 // {"a.b.query", "a.b.key"} -> "a.b.{query,key}"; long lists are shortened.

@@ -4,10 +4,10 @@
 
 #include <unordered_set>
 
+#include "book/target.h"
 #include "pt2/read_arg.h"
 #include "pt2/read_state.h"
 #include "pt2/schema.h"
-#include "pt2/targets.h"
 #include "pt2/tensor_meta.h"
 #include "refx/error.h"
 
@@ -280,7 +280,7 @@ class ProgramReader {
       ondemand::value value = field.value();
       const Trail::Step step(document_.trail, key);
       if (key == "target")
-        node.target = target_from_file(value.get_string().value());
+        node.target = book::target_from_file(value.get_string().value());
       else if (key == "inputs")
         arguments(node, value.get_array());
       else if (key == "outputs")

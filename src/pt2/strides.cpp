@@ -7,7 +7,7 @@
 #include <charconv>
 #include <optional>
 
-#include "ops/names.h"
+#include "book/call.h"
 
 namespace refx {
 
@@ -126,7 +126,7 @@ std::unordered_map<NodeId, TypePtr> types_of_views(const Model& model, const Pt2
     if (from == changed.end() || changed.count(id)) continue;
     try {
       const auto in = example(*from->second);
-      const auto out = in ? view_of(*in, operator_name(model, node), node) : std::nullopt;
+      const auto out = in ? view_of(*in, book::name_of_call(model, node), node) : std::nullopt;
       if (!out || out->dim() != static_cast<std::int64_t>(node.type->sizes.size())) continue;
       if (TypePtr type = with_strides(node.type, out->strides()); type != node.type)
         types[id] = changed[id] = type;

@@ -1,14 +1,12 @@
 #include "pt2/write_program.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "ops/names.h"
+#include "book/schemas.h"
 #include "pt2/json.h"
 #include "pt2/strides.h"
-#include "pt2/targets.h"
 #include "pt2/tensor_meta.h"
 #include "pt2/write_arg.h"
 #include "refx/error.h"
@@ -16,15 +14,6 @@
 namespace refx {
 
 namespace {
-
-const c10::FunctionSchema* schema_of(std::string_view target) {
-  const auto parts = operator_target(target);
-  if (!parts) return nullptr;
-  const std::string overload(parts->overload == "default" ? "" : parts->overload);
-  const auto handle = c10::Dispatcher::singleton().findSchema(
-      {fmt::format("{}::{}", parts->space, parts->name), overload});
-  return handle ? &handle->schema() : nullptr;
-}
 
 bool is_getitem(const Node& node) { return node.target == "operator.getitem"; }
 
@@ -188,11 +177,12 @@ class ProgramWriter {
 
   void call(std::string& out, NodeId id, const Node& node) const {
     if (node.op != Opcode::call_function) cannot(node, "only calls of functions can");
-    const c10::FunctionSchema* schema = schema_of(node.target);
-    if (!schema && operator_target(node.target))
+    const book::Target parts = book::parse_target(node.target);
+    const c10::FunctionSchema* schema = book::find_schema(parts);
+    if (!schema && parts.is_op())
       cannot(node, "the operator is not known here; load its library");
     JsonList fields(out, '{', '}');
-    append_json(fields.key("target"), target_for_file(node.target));
+    append_json(fields.key("target"), book::target_for_file(node.target));
     fields.key("inputs");
     {
       JsonList list(out, '[', ']');

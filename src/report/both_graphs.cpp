@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "book/call.h"
 #include "ops/names.h"
 
 namespace refx {
@@ -14,7 +15,7 @@ namespace {
 std::string module_of(const Node& node) {
   if (const std::string_view state = bound_state(node); !state.empty())
     return state.find('.') == state.npos ? "" : owner_path(state);
-  std::string place = place_name(node);  // the path, a dot, the name
+  std::string place = site_name(node);  // the path, a dot, the name
   place.resize(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();
   if (place.empty() && node.op == Opcode::call_module && node.target.find('.') != std::string::npos)
@@ -30,7 +31,7 @@ std::string called(const Model& model, const Node& node) {
     case Opcode::call_method:
       return node.target;
     case Opcode::call_module:
-      return std::string(operator_name(model, node));
+      return std::string(book::shown_name(model, node));
     case Opcode::placeholder:
       return "input";
     default:

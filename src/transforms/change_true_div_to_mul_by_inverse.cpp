@@ -14,7 +14,7 @@
 #include <limits>
 
 #include "ops/div.h"
-#include "ops/effects.h"
+#include "ops/memory.h"
 #include "ops/inference.h"
 #include "refx/transforms.h"
 
@@ -105,7 +105,7 @@ Findings ChangeTrueDivToMulByInverse::find(const Model& model) const {
   for (NodeId id : model.graph()) {
     const auto div = DivOp::match(model, id);
     if (!div) continue;
-    Site site{place_name(model.graph()[id]), {id}};
+    Site site{site_name(model.graph()[id]), {id}};
     std::string reason = why_not(model, *div, writes);
     if (reason.empty())
       findings.sites.push_back(std::move(site));

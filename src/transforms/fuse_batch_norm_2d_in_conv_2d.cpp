@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "ops/batch_norm.h"
-#include "ops/effects.h"
+#include "ops/memory.h"
 #include "ops/inference.h"
 #include "refx/transforms.h"
 

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "ops/effects.h"
+#include "ops/memory.h"
 #include "ops/layer.h"
 #include "refx/transforms.h"
 

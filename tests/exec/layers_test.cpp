@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "exec/lowering.h"
+#include "book/layers.h"
 #include "exec/same.h"
 
 namespace refx::testing {
@@ -280,7 +280,7 @@ TEST_F(Layers, AreKnownByTheirFullModulePathToo) {
 // one process for it.
 TEST_F(Layers, ZEveryKnownLayerIsTested) {
   if (std::getenv("GTEST_TOTAL_SHARDS")) GTEST_SKIP() << "some of the tests ran elsewhere";
-  for (const auto& name : exec::known_layers()) EXPECT_TRUE(tested().count(name)) << name;
+  for (const auto& name : book::layer_types()) EXPECT_TRUE(tested().count(name)) << name;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace refx::exec {
 
 // What a planner must know of an instruction, besides its schema.
-enum class Effect : std::uint8_t {
+enum class Role : std::uint8_t {
   compute,    // makes new tensors from the contents of others
   view,       // looks at metadata only: the result is the same for the same tensors
   shape,      // reads sizes, types or numbers: constant for inputs of one signature
@@ -15,6 +15,6 @@ enum class Effect : std::uint8_t {
 };
 
 // Of a bound instruction, before it runs.
-Effect effect_of(const Instruction& instruction, const Values& slots);
+Role role_of(const Instruction& instruction, const Values& slots);
 
 }  // namespace refx::exec

@@ -8,14 +8,6 @@
 
 namespace refx {
 
-// What calling a node may do to its tensor arguments. Where it is not known, the worst.
-struct Effect {
-  bool views = false;         // its result may share memory with an argument
-  bool writes_first = false;  // it writes its first argument
-  bool writes_all = false;    // it may write any argument
-};
-Effect effect_of(const Model& model, const Node& node);
-
 // Who may write which values, over a whole graph.
 class Writes {
  public:

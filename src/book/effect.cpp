@@ -1,0 +1,129 @@
+#include "book/effect.h"
+
+#include "book/call.h"
+#include "book/facts.h"
+#include "book/schemas.h"
+
+namespace refx::book {
+
+namespace {
+
+constexpr Effect kWorst{true, true, true};
+constexpr Effect kPure{};
+constexpr Effect kView{true, false, false};
+constexpr Effect kInPlace{true, true, false};
+
+Effect effect_of_schema(const c10::FunctionSchema& schema) {
+  Effect effect;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (!alias) continue;
+    if (alias->isWrite()) (i == 0 ? effect.writes_first : effect.writes_all) = true;
+    effect.views = true;
+  }
+  return effect;
+}
+
+// Without an overload, the sum of what those do that a call by this name can reach.
+Effect effect_of_overloads(std::string_view name) {
+  Effect all;
+  for (const c10::OperatorHandle& op : overloads(name)) {
+    const Effect one = effect_of_schema(op.schema());
+    all = {all.views || one.views, all.writes_first || one.writes_first,
+           all.writes_all || one.writes_all};
+  }
+  return overloads(name).empty() ? kWorst : all;
+}
+
+bool given(const std::optional<Arg>& arg) { return arg && !arg->is<None>(); }
+// Python takes numbers for truth values, and a value that is computed may be anything.
+bool may_be_true(const Arg& arg) {
+  if (arg.is<None>()) return false;
+  if (const bool* truth = arg.get<bool>()) return *truth;
+  const auto* number = arg.get<std::int64_t>();
+  return !number || *number != 0;
+}
+
+bool is_in_place(const Node& node, const Entry& entry) {
+  std::size_t position = node.args.size();
+  if (entry.function)
+    for (std::size_t i = 0; i < entry.function->signature.formals.size(); ++i)
+      if (entry.function->signature.formals[i].name == "inplace") position = i;
+  const Arg* inplace = argument(node, position, "inplace");
+  return inplace && may_be_true(*inplace);
+}
+
+// Norms in training write their statistics, and rrelu its noise, which no schema says.
+bool writes_silently(const Model& model, const Node& node) {
+  const Call call(model, node);
+  for (const char* flag : {"training", "use_input_stats"}) {
+    if (!call.takes(flag)) continue;
+    const auto value = call.argument(flag);
+    if (value && !may_be_true(*value)) return false;
+    return !call.takes("running_mean") || given(call.argument("running_mean")) ||
+           given(call.argument("running_var"));
+  }
+  return false;
+}
+
+Effect effect_of_module(const Model& model, const Node& node) {
+  const ModuleId id = model.modules().find(node.target);
+  if (!id) return kWorst;
+  const Module& module = model.modules()[id];
+  if (!module.custom.empty() || !module.type.starts_with("torch.nn.")) return kWorst;
+  if (const Arg* inplace = parameter(module, "inplace"); inplace && may_be_true(*inplace))
+    return kInPlace;
+  const Layer* layer = find_layer(module.type);
+  return layer && has(layer->op, kMayAlias) ? kView : kPure;
+}
+
+Effect effect_of_python(std::string_view space, std::string_view name) {
+  if (space == "math") return kPure;
+  if (name == "getitem") return kView;
+  if (name == "setitem") return kInPlace;
+  // operator.iadd, operator.imul, …: in place; operator.invert, operator.index are not.
+  if (name.size() > 3 && name[0] == 'i' && name != "invert" && name != "index" && name != "is_" &&
+      name != "is_not" && name != "inv")
+    return kInPlace;
+  return kPure;
+}
+
+}  // namespace
+
+Effect effect_of(const Entry& entry, bool method) {
+  using Kind = Target::Kind;
+  const Target& parts = entry.parts;
+  Effect effect;
+  if (method) {
+    effect = effect_of_overloads(entry.target);
+  } else if (parts.kind == Kind::python) {
+    effect = effect_of_python(parts.space, parts.name);
+  } else if (parts.space == "torch.nn.init") {
+    effect = kInPlace;
+  } else if (parts.kind == Kind::builtin) {
+    effect = has(parts.name, kPythonFunction) ? kView : kWorst;
+  } else if (parts.is_op()) {
+    effect = entry.schema ? effect_of_schema(*entry.schema) : kWorst;
+  } else if (parts.kind == Kind::packet && !parts.is_aten()) {
+    effect = kWorst;
+  } else if (parts.kind == Kind::other) {
+    effect = kWorst;
+  } else {
+    effect = effect_of_overloads(parts.name);
+  }
+  if (entry.facts & kMayAlias) effect.views = true;
+  return effect;
+}
+
+Effect effect_of(const Model& model, const Node& node) {
+  if (node.op == Opcode::call_module) return effect_of_module(model, node);
+  if (node.op != Opcode::call_function && node.op != Opcode::call_method) return kPure;
+  const Entry& entry = look_up(node);
+  if (is_in_place(node, entry)) return kInPlace;
+  if ((entry.facts & kWritesSilently) && writes_silently(model, node)) return kWorst;
+  if (const Arg* out = argument(node, node.args.size(), "out"); out && !out->is<None>())
+    return kWorst;
+  return entry.effect;
+}
+
+}  // namespace refx::book

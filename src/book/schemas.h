@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "book/target.h"
+
+namespace refx::book {
+
+// The schema of an operator by its full target; null if the target is none, or not registered.
+const c10::FunctionSchema* find_schema(const Target& target);
+
+// The functional and in-place overloads of "aten::<name>", in a fixed order; empty if unknown.
+const std::vector<c10::OperatorHandle>& overloads(std::string_view name);
+// Operator names of aten near to this one, for messages.
+std::string nearest_operator(std::string_view name);
+
+}  // namespace refx::book
