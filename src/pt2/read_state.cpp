@@ -67,7 +67,7 @@ class StateReader {
     text.opaque = pickled || !meta || meta->type.layout != c10::kStrided ||
                   !has_device(meta->type.device);
     if (text.opaque) {
-      state.tensor = closed_tensor(meta ? &*meta : nullptr);
+      state.tensor = stand_in(meta ? &*meta : nullptr);
     } else {
       if (const std::string why = why_outside(*meta, record->record.size); !why.empty())
         document.fail(why);

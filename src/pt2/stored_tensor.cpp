@@ -65,7 +65,7 @@ at::TensorBase bytes_in(const c10::Storage& storage) {
   return over(storage, at::kByte, {static_cast<std::int64_t>(storage.nbytes())}, {1}, 0);
 }
 
-at::TensorBase closed_tensor(const TensorMeta* meta) {
+at::TensorBase stand_in(const TensorMeta* meta) {
   const c10::InferenceMode ordinary_tensors(false);
   auto options = at::TensorOptions().device(c10::kMeta);
   if (!meta) return at::empty({0}, options);

@@ -16,7 +16,7 @@ at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta);
 at::TensorBase bytes_in(const c10::Storage& storage);
 
 // A tensor without data that stands for one that refx carries but cannot open.
-at::TensorBase closed_tensor(const TensorMeta* meta);
+at::TensorBase stand_in(const TensorMeta* meta);
 
 // What describes the tensor in a file.
 void append_stored_meta(std::string& out, const at::TensorBase& tensor);

@@ -7,7 +7,7 @@
 #include <ostream>
 #include <utility>
 
-#include "edit/references.h"
+#include "ir/references.h"
 #include "refx/error.h"
 #include "refx/model.h"
 #include "util/did_you_mean.h"
