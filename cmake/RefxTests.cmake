@@ -1,4 +1,4 @@
-# Tests (GoogleTest, RapidCheck), examples, benchmarks and fuzzers: each where its sources exist.
+# Tests (GoogleTest, RapidCheck), examples and benchmarks: each where its sources exist.
 
 # ---- tests: one executable, because linking with torch costs 0.4 s at each start --------------
 
@@ -103,16 +103,5 @@ if(benchmark_FOUND)
     cmake_path(GET source STEM name)
     refx_executable(bench_${name} ${source})
     target_link_libraries(bench_${name} PRIVATE benchmark::benchmark_main)
-  endforeach()
-endif()
-
-# ---- fuzzers ----------------------------------------------------------------------------------
-
-if(REFX_FUZZ)
-  file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/*.cpp)
-  foreach(source IN LISTS fuzz_sources)
-    cmake_path(GET source STEM name)
-    refx_executable(fuzz_${name} ${source})
-    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   endforeach()
 endif()
