@@ -1,7 +1,7 @@
 JOBS ?= $(shell nproc)
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*##/\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' Makefile | expand -t 12
 
 setup:  ## install what is missing: Debian packages, .venv with torch
 	@scripts/setup.sh
@@ -23,6 +23,10 @@ asan: build-asan/build.ninja  ## run all tests under AddressSanitizer and UBSan
 	@cmake --build --preset asan -j $(JOBS)
 	@ctest --preset asan -j $(JOBS)
 
+tsan: build-tsan/build.ninja  ## run the unit tests under ThreadSanitizer
+	@cmake --build --preset tsan -j $(JOBS)
+	@ctest --preset tsan -j $(JOBS)
+
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
 
@@ -30,14 +34,15 @@ format:  ## clang-format our sources
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.js' '*.mjs' | xargs -r clang-format -i
 
 clean:  ## remove the build folders (keeps .venv)
-	rm -rf build build-debug build-asan
+	rm -rf build build-debug build-asan build-tsan build-wheel
 
 # Ninja reconfigures by itself when a CMake file changes; the presets it does not know about.
 build/build.ninja: PRESET = release
 build-debug/build.ninja: PRESET = debug
 build-asan/build.ninja: PRESET = asan
-build/build.ninja build-debug/build.ninja build-asan/build.ninja: CMakePresets.json | setup
+build-tsan/build.ninja: PRESET = tsan
+build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/build.ninja: CMakePresets.json | setup
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build test demo bench asan debug format clean
+.PHONY: help setup build test demo bench asan tsan debug format clean
