@@ -67,7 +67,7 @@ def main():
                 dims = {"ids": {0: torch.export.Dim("b", min=1, max=64), 1: torch.export.Dim("n", min=2, max=512)}}
                 exported = torch.export.export(model, (torch.zeros(2, 8, dtype=torch.long),), dynamic_shapes=dims)
             save = best(lambda: torch.export.save(exported, path), 1)
-            del exported, model
+            exported = model = None
             load = best(lambda: torch.export.load(path), 2)
             run = subprocess.run(
                 [program, path, out, "merge-linears", "change-true-div-to-mul-by-inverse"],
@@ -76,7 +76,9 @@ def main():
             touched = layers * 3 * h * (h + 1) * 4 / 2**20
             print(f"{name}: {os.path.getsize(path) / 2**20:.0f} MB, {r['steps']} steps")
             print(f"  open          {r['open_ms']:9.1f} ms   torch.export.load {load:8.0f} ms   {load / r['open_ms']:6.1f}x faster")
-            print(f"  apply + save  {r['apply_save_ms']:9.1f} ms   cp + sync {r['copy_ms']:16.0f} ms   {r['apply_save_ms'] / r['copy_ms']:6.2f}x of it   (of it apply {r['apply_ms']:.0f} ms; torch.export.save {save:.0f} ms)")
+            print(f"  apply + save  {r['apply_save_ms']:9.1f} ms   cp + sync {r['copy_ms']:16.0f} ms   "
+                  f"{r['apply_save_ms'] / r['copy_ms']:6.2f}x of it   "
+                  f"(of it apply {r['apply_ms']:.0f} ms; torch.export.save {save:.0f} ms)")
             print(f"  peak memory   {r['peak_mb']:9.0f} MB   weights touched {touched:10.0f} MB")
             sys.stdout.flush()
 
