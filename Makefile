@@ -30,8 +30,12 @@ tsan: build-tsan/build.ninja  ## run the unit tests under ThreadSanitizer
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
 
-format:  ## clang-format our sources
-	@git ls-files -co --exclude-standard '*.cpp' '*.h' '*.js' '*.mjs' | xargs -r clang-format -i
+lint: build/build.ninja  ## check formats, clang-tidy, ruff, eslint and commit subjects; ONLY="python web" for some
+	@ninja --quiet -C build build.ninja # compile commands and packages of web/ as they are now
+	@scripts/lint.sh $(ONLY)
+
+format: setup  ## clang-format our sources, ruff's safe fixes
+	@scripts/lint.sh --fix
 
 clean:  ## remove the build folders (keeps .venv)
 	rm -rf build build-debug build-asan build-tsan build-wheel
@@ -45,4 +49,4 @@ build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/buil
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build test demo bench asan tsan debug format clean
+.PHONY: help setup build test demo bench asan tsan debug lint format clean
