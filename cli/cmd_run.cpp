@@ -6,7 +6,7 @@
 
 #include "commands.h"
 #include "util/json_writer.h"
-#include "lab/run_once.h"
+#include "lab/run/run_once.h"
 #include "output.h"
 #include "refx/inputs.h"
 #include "refx/pt2.h"

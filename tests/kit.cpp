@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "lab/in_double.h"
+#include "lab/verify/in_double.h"
 #include "refx/error.h"
 
 namespace refx::testing {

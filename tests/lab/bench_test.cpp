@@ -8,8 +8,8 @@
 #include <random>
 
 #include "kit.h"
-#include "lab/contest.h"
-#include "lab/statistics.h"
+#include "lab/bench/contest.h"
+#include "lab/bench/statistics.h"
 
 namespace refx {
 namespace {

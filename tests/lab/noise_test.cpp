@@ -1,4 +1,4 @@
-#include "lab/noise.h"
+#include "lab/verify/noise.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "archive/files.h"
 #include "kit.h"
-#include "lab/place.h"
+#include "lab/tune/place.h"
 
 namespace refx {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "io/fake_source.h"
 #include "kit.h"
-#include "lab/in_double.h"
-#include "lab/private_state.h"
+#include "lab/verify/in_double.h"
+#include "lab/run/private_state.h"
 
 namespace refx {
 namespace {

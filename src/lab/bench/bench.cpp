@@ -1,0 +1,150 @@
+#include "refx/bench.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "lab/bench/contest.h"
+#include "lab/run/machine.h"
+#include "lab/run/on_device.h"
+#include "lab/run/run_once.h"
+#include "lab/run/sized_inputs.h"
+#include "refx/error.h"
+#include "refx/original.h"
+#include "refx/reverse.h"
+#include "refx/source.h"
+
+namespace refx {
+
+namespace {
+
+constexpr double kStepPart = 0.2;  // of the seconds, for each step
+constexpr double kWideSpread = 0.25;
+constexpr double kBusy = 0.5;  // load per core
+
+std::string name_of(const Model& model) {
+  if (!model.source()) return "the model";
+  return std::filesystem::path(model.source()->path()).filename().string();
+}
+
+class Bench {
+ public:
+  Bench(const Model& model, const BenchOptions& options)
+      : model_(model),
+        options_(options),
+        device_(to_device(options.device, model)),
+        clock_(make_clock(device_)),
+        environment_(options.threads) {}
+
+  Benchmark run() {
+    if (options_.cuda_graph && device_.is_cpu())
+      throw Error("a CPU has no graphs to capture; choose a device: --device cuda");
+    describe();
+    const double load = load_per_core();
+    const Model other = options_.against ? *options_.against : original_of(model_);
+    if (options_.against) check_inputs_fit(other, inputs_, result_.before);
+    const Fresh after = fresh(model_);
+    result_.contest = measure("the whole model", fresh(other), after, options_.seconds);
+    if (options_.per_step) measure_steps(after);
+    advise(load);
+    return std::move(result_);
+  }
+
+ private:
+  void describe() {
+    result_.after = name_of(model_);
+    result_.before = options_.against ? name_of(*options_.against) : "its original";
+    if (!options_.against && model_.history().empty())
+      result_.notes.push_back("the model has no steps: it was compared with itself");
+    Inputs inputs = sized_inputs(model_, options_.inputs, options_.batch, options_.seed);
+    inputs_ = on_device(inputs.values, device_);
+    result_.inputs = describe_inputs(inputs);
+    result_.device = device_.str();
+    result_.machine = describe_machine(device_);
+    result_.threads = at::get_num_threads();
+    total_ = 1 + (options_.per_step ? model_.history().size() : 0);
+  }
+
+  Fresh fresh(const Model& model) const {
+    return runs_of(on_device(model, device_), inputs_,
+                   options_.cuda_graph ? std::optional(device_) : std::nullopt);
+  }
+
+  Contest measure(const std::string& what, const Fresh& before, const Fresh& after,
+                  double seconds) {
+    const auto progress = [&](double part) {
+      if (options_.progress)
+        options_.progress({100 * done_ + static_cast<std::size_t>(100 * part), 100 * total_, what});
+    };
+    progress(0);
+    const Contest result = contest(before, after, *clock_,
+                                   {.rounds = options_.rounds,
+                                    .seconds = seconds,
+                                    .seed = options_.seed,
+                                    .progress = progress});
+    ++done_;
+    return result;
+  }
+
+  void measure_steps(const Fresh& as_it_is) {
+    for (const Step& step : model_.history()) {
+      Model without = model_;
+      reverse(without, step.id, {.discard_changes = true});
+      const std::string what = fmt::format("step {}", step.id.value);
+      result_.steps.push_back(
+          {step.id, step.transformation, step.site,
+           measure(what, fresh(without), as_it_is, kStepPart * options_.seconds)});
+    }
+  }
+
+  // What would help where the answer is uncertain.
+  void advise(double load) {
+    const Contest& c = result_.contest;
+    if (load > kBusy)
+      result_.notes.push_back(fmt::format(
+          "the machine is busy (load {:.1f} per core): close other programs for sharper numbers",
+          load));
+    const double spread = std::max(c.before.spread(), c.after.spread());
+    if (c.speed != Speed::unstable && spread < kWideSpread) return;
+    std::vector<std::string> ways;
+    if (result_.threads > 1) ways.push_back("--threads 1");
+    ways.push_back(fmt::format("--seconds {:g}", 10 * options_.seconds));
+    if (device_.is_cpu()) ways.push_back("a fixed processor frequency");
+    result_.notes.push_back(fmt::format("runs vary by {:.0f}% (the middle half of them); what may help: {}",
+                                        100 * spread, fmt::join(ways, ", ")));
+  }
+
+  const Model& model_;
+  const BenchOptions& options_;
+  const c10::Device device_;
+  const std::unique_ptr<Clock> clock_;
+  const Environment environment_;
+  std::vector<c10::IValue> inputs_;
+  std::size_t done_ = 0, total_ = 1;
+  Benchmark result_;
+};
+
+}  // namespace
+
+Benchmark bench(const Model& model, const BenchOptions& options) {
+  return Bench(model, options).run();
+}
+
+std::string to_string(Speed speed) {
+  switch (speed) {
+    case Speed::faster:
+      return "faster";
+    case Speed::slower:
+      return "slower";
+    case Speed::no_difference:
+      return "no difference";
+    case Speed::unstable:
+      return "unstable";
+  }
+  return "";
+}
+
+}  // namespace refx

@@ -1,0 +1,141 @@
+#include "lab/bench/contest.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lab/bench/statistics.h"
+
+namespace refx {
+
+namespace {
+
+constexpr double kConfidence = 0.99;
+constexpr double kPrecise = 1.02;   // the ends of the interval are this near each other
+constexpr double kUnstable = 1.25;  // and here too far to say that there is no difference
+constexpr double kLonger = 3;       // times the seconds asked for, at most
+constexpr int kWarmUps = 3;         // runs from the third on use planned memory
+constexpr double kSample = 20e-6;   // the shortest time that one reading of the clock should cover
+constexpr double kSlow = 0.25;
+constexpr std::size_t kMaxKept = 100'000;
+
+// One of the two, in all rounds.
+class Side {
+ public:
+  Side(const Fresh& fresh, Clock& clock) : fresh_(fresh), clock_(clock) {}
+
+  // A runner in fresh memory, warmed up.
+  void renew() {
+    runner_ = nullptr;  // its memory may be taken again
+    runner_ = fresh_();
+    for (int i = 0; i < kWarmUps; ++i) once_ = clock_.time(runner_, 1);
+  }
+
+  void plan(double block_seconds) {
+    once_ = std::min({clock_.time(runner_, 1), clock_.time(runner_, 1), once_});
+    runs_per_sample_ = std::max(1, static_cast<int>(std::ceil(kSample / std::max(once_, 1e-9))));
+    const double sample = once_ * runs_per_sample_;
+    samples_per_block_ = std::clamp(static_cast<int>(block_seconds / sample), 2, 10'000);
+  }
+
+  double once() const { return once_; }
+
+  void begin_round() { round_.clear(); }
+  void block() {
+    for (int i = 0; i < samples_per_block_; ++i)
+      round_.push_back(clock_.time(runner_, runs_per_sample_) / runs_per_sample_);
+  }
+  double end_round() {
+    runs_ += round_.size() * static_cast<std::size_t>(runs_per_sample_);
+    if (all_.size() < kMaxKept) all_.insert(all_.end(), round_.begin(), round_.end());
+    return median(round_);
+  }
+
+  Timing timing() const {
+    return {quantile(all_, 0.25), median(all_), quantile(all_, 0.75), runs_};
+  }
+
+ private:
+  const Fresh& fresh_;
+  Clock& clock_;
+  Runner runner_;
+  double once_ = 0;
+  int runs_per_sample_ = 1, samples_per_block_ = 1;
+  std::size_t runs_ = 0;
+  std::vector<double> round_, all_;
+};
+
+class Match {
+ public:
+  Match(const Fresh& before, const Fresh& after, Clock& clock, const ContestOptions& options)
+      : options_(options), clock_(clock), before_(before, clock), after_(after, clock) {}
+
+  Contest run() {
+    const double block = options_.seconds / (4.0 * 2 * options_.rounds);
+    const double start = clock_.now();
+    for (Side* side : {&before_, &after_}) side->renew(), side->plan(block);
+    // Warming up a very slow model again and again would take longer than all the rest.
+    const bool renew = std::max(before_.once(), after_.once()) < kSlow;
+    while (!done(clock_.now() - start)) {
+      play_round(renew && !logs_.empty());
+      interval_ = bootstrap_median(logs_, kConfidence, options_.seed);
+      if (options_.progress) options_.progress(part(clock_.now() - start));
+    }
+    return result();
+  }
+
+ private:
+  // A B B A, and B A A B in the next one.
+  void play_round(bool renew) {
+    std::array<Side*, 2> order = {&before_, &after_};
+    if (logs_.size() % 2) std::swap(order[0], order[1]);
+    for (Side* side : order) {
+      if (renew) side->renew();
+      side->begin_round();
+    }
+    for (std::size_t i : {0, 1, 1, 0}) order[i]->block();
+    logs_.push_back(std::log(before_.end_round() / after_.end_round()));
+  }
+
+  double part(double elapsed) const {
+    return std::min({1.0, elapsed / std::max(options_.seconds, 1e-9),
+                     static_cast<double>(logs_.size()) / options_.rounds});
+  }
+
+  bool done(double elapsed) const {
+    if (static_cast<int>(logs_.size()) < options_.rounds || elapsed < options_.seconds)
+      return false;
+    return interval_.high - interval_.low < std::log(kPrecise) ||
+           elapsed > kLonger * options_.seconds;
+  }
+
+  Contest result() const {
+    Contest c;
+    c.before = before_.timing();
+    c.after = after_.timing();
+    c.ratio = std::exp(median(logs_));
+    c.low = std::exp(interval_.low);
+    c.high = std::exp(interval_.high);
+    for (double log : logs_) c.rounds.push_back(std::exp(log));
+    c.speed = c.low > 1                      ? Speed::faster
+              : c.high < 1                   ? Speed::slower
+              : c.high > c.low * kUnstable   ? Speed::unstable
+                                             : Speed::no_difference;
+    return c;
+  }
+
+  const ContestOptions& options_;
+  Clock& clock_;
+  Side before_, after_;
+  std::vector<double> logs_;  // of the ratio in each round
+  Interval interval_;
+};
+
+}  // namespace
+
+Contest contest(const Fresh& before, const Fresh& after, Clock& clock,
+                const ContestOptions& options) {
+  return Match(before, after, clock, options).run();
+}
+
+}  // namespace refx

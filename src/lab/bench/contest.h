@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "lab/bench/clock.h"
+#include "refx/bench.h"
+
+namespace refx {
+
+// Runs one model once, on memory of its own.
+using Runner = std::function<void()>;
+// Makes a runner in fresh memory.
+using Fresh = std::function<Runner()>;
+
+// Runs with these inputs, in copies of its own of them and of the state that a run writes; captured
+// on a device and replayed there if one is given.
+Fresh runs_of(const Model& model, std::vector<c10::IValue> inputs,
+              std::optional<c10::Device> capture_on = {});
+
+struct ContestOptions {
+  int rounds = 10;
+  double seconds = 3;
+  std::uint64_t seed = 0;
+  std::function<void(double part)> progress = {};  // from 0 to 1
+};
+
+// The measurement of bench(): see there.
+Contest contest(const Fresh& before, const Fresh& after, Clock& clock,
+                const ContestOptions& options);
+
+}  // namespace refx

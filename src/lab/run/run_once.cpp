@@ -1,0 +1,116 @@
+#include "lab/run/run_once.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "exec/watch.h"
+#include "lab/run/private_state.h"
+#include "refx/executor.h"
+#include "refx/text.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+
+// The global generators that a run may draw from.
+std::vector<at::Generator> generators() {
+  std::vector<at::Generator> all = {at::globalContext().defaultGenerator(c10::Device(c10::kCPU))};
+  if (at::globalContext().hasCUDA())
+    all.push_back(at::globalContext().defaultGenerator(c10::Device(c10::kCUDA)));
+  return all;
+}
+
+std::vector<at::Tensor> states() {
+  std::vector<at::Tensor> all;
+  for (const at::Generator& generator : generators()) all.push_back(generator.get_state());
+  return all;
+}
+
+bool same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
+}
+
+void add(Run& run, const std::string& path, const IValue& value) {
+  for (Leaf& leaf : leaves(value, path)) {
+    if (leaf.value.isTensor()) leaf.value = leaf.value.toTensor().cpu();
+    run.values.push_back(std::move(leaf));
+  }
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor x = a.detach().cpu().contiguous(), y = b.detach().cpu().contiguous();
+  return x.nbytes() == y.nbytes() &&
+         std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+void add_written_state(Run& run, const Model& before, const Model& after) {
+  for (StateId id : written_state(before)) {
+    const std::string path = fmt::format("state '{}'", before.state()[id].name);
+    const at::Tensor old(before.state().tensor(id)), now(after.state().tensor(id));
+    if (same_bits(old, now)) run.unchanged.insert(path);
+    add(run, path, now);
+  }
+}
+
+// The inputs that the model says it writes.
+void add_written_inputs(Run& run, const Model& model, const std::vector<IValue>& inputs) {
+  std::set<std::string> written;
+  for (const Mutation& mutation : model.mutations()) written.insert(mutation.target);
+  std::size_t position = 0;
+  for (NodeId id : model.graph()) {
+    const Node& node = model.graph()[id];
+    if (node.op != Opcode::placeholder || !node.state.empty()) continue;
+    if (written.count(node.name)) add(run, fmt::format("input '{}'", node.name), inputs[position]);
+    ++position;
+  }
+}
+
+}  // namespace
+
+std::string type_of_value(const IValue& value) {
+  return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
+}
+
+Environment::Environment(int threads) : threads_(at::get_num_threads()), states_(states()) {
+  if (threads > 0 && threads != threads_) at::set_num_threads(threads);
+}
+
+Environment::~Environment() {
+  if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+  std::vector<at::Generator> all = generators();
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].set_state(states_[i]);
+}
+
+std::vector<IValue> copies(const std::vector<IValue>& inputs) {
+  std::vector<IValue> all;
+  for (const IValue& input : inputs)
+    all.push_back(input.isTensor() ? IValue(input.toTensor().detach().clone()) : input);
+  return all;
+}
+
+Run run_once(const Model& model, const std::vector<IValue>& inputs, std::uint64_t seed,
+             exec::Watcher* watcher) {
+  const Model copy = with_private_state(model);
+  const std::vector<IValue> own = copies(inputs);
+  for (at::Generator& generator : generators()) generator.set_current_seed(seed);
+  const std::vector<at::Tensor> before = states();
+  Run run;
+  run.output = nest_output(
+      model, watcher ? exec::run_watched(copy, own, *watcher) : Executor(copy).run(own));
+  run.random = !same(before, states());
+  add(run, "output", run.output);
+  add_written_state(run, model, copy);
+  add_written_inputs(run, model, own);
+  return run;
+}
+
+}  // namespace refx

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "refx/inputs.h"
+#include "refx/model.h"
+
+namespace refx {
+
+namespace exec {
+class Watcher;
+}
+
+// Fixes the number of threads and keeps the global random state, until it goes away.
+class Environment {
+ public:
+  explicit Environment(int threads);  // 0: as it is
+  ~Environment();
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  int threads_;
+  std::vector<at::Tensor> states_;
+};
+
+// "f32[2, 10]", or the kind of what is not a tensor.
+std::string type_of_value(const c10::IValue& value);
+
+// All that a run leaves behind: what it returns, and what it has written into state and inputs.
+struct Run {
+  c10::IValue output;               // nested as in Python
+  std::vector<Leaf> values;         // on the CPU
+  std::set<std::string> unchanged;  // paths of state that it might have written but did not
+  bool random = false;              // it has drawn random numbers
+};
+
+// Inputs that a run may write into.
+std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs);
+
+// On copies of the inputs and of the state that it writes, from this seed; under a watcher, if any.
+Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed,
+             exec::Watcher* watcher = nullptr);
+
+}  // namespace refx

@@ -1,0 +1,133 @@
+#include "lab/verify/in_double.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/rand.h>
+#include <c10/core/DefaultDtype.h>
+
+#include "book/call.h"
+#include "lab/run/converted.h"
+#include "refx/editor.h"
+#include "refx/error.h"
+#include "refx/reverse.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+
+c10::ScalarType widened(c10::ScalarType dtype) {
+  if (c10::isFloatingType(dtype)) return at::kDouble;
+  if (c10::isComplexType(dtype)) return at::kComplexDouble;
+  return dtype;
+}
+
+at::Tensor widened(const at::Tensor& tensor) {
+  const c10::ScalarType dtype = widened(tensor.scalar_type());
+  return dtype == tensor.scalar_type() ? tensor : tensor.detach().to(dtype);
+}
+
+bool is_cast_method(const Node& node) {
+  return node.op == Opcode::call_method &&
+         (node.target == "float" || node.target == "half" || node.target == "bfloat16");
+}
+
+// view(dtype) looks at the bits of a type, which a wider one has not.
+bool reinterprets_bits(const Model& model, const Node& node) {
+  if (node.op != Opcode::call_function && node.op != Opcode::call_method) return false;
+  const std::string_view name = book::name_of_call(model, node);
+  if (name != "view" && name != "view_copy") return false;
+  const Arg* dtype = argument(node, 1, "dtype");
+  return dtype && dtype->is<c10::ScalarType>();
+}
+
+void widen(const Model& model, Node& node) {
+  if (node.op == Opcode::placeholder || node.op == Opcode::get_attr) return;
+  if (reinterprets_bits(model, node))
+    throw Error("node '" + node.name + "' looks at the bits of its input");
+  map_arguments(node, [](const Arg& arg) {
+    const auto* dtype = arg.get<c10::ScalarType>();
+    return dtype ? Arg(widened(*dtype)) : arg;
+  });
+  if (is_cast_method(node)) node.target = "double";
+}
+
+}  // namespace
+
+Model in_double(const Model& model) {
+  return in_double(model,
+                   [](const at::Tensor& tensor, const Widen& widened) { return widened(tensor); });
+}
+
+Model in_double(const Model& model,
+                const std::function<at::Tensor(const at::Tensor&, const Widen&)>& keep) {
+  const Widen widen_tensor = [](const at::Tensor& tensor) { return widened(tensor); };
+  return converted(
+      model, [&](const at::Tensor& tensor) { return keep(tensor, widen_tensor); },
+      [&](Node& node) { widen(model, node); });
+}
+
+std::vector<IValue> in_double(const std::vector<IValue>& inputs) {
+  std::vector<IValue> wide;
+  for (const IValue& input : inputs)
+    wide.push_back(input.isTensor() ? IValue(widened(input.toTensor())) : input);
+  return wide;
+}
+
+bool is_approximate(c10::ScalarType dtype) {
+  return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
+}
+
+double rounding(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+    case at::kComplexDouble:
+      return 0x1p-53;
+    case at::kHalf:
+    case at::kComplexHalf:
+      return 0x1p-11;
+    case at::kBFloat16:
+      return 0x1p-8;
+    case at::kFloat:
+    case at::kComplexFloat:
+      return 0x1p-24;
+    default:
+      return 0x1p-3;  // fp8
+  }
+}
+
+at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& generator) {
+  return at::rand(like.sizes(), generator, at::kDouble)
+      .mul_(2 * part)
+      .add_(1 - part)
+      .to(like.device());
+}
+
+Model jittered(const Model& exact, const Model& narrow, const std::set<StateId>& entries,
+               double roundings, std::uint64_t seed) {
+  at::Generator generator = at::detail::createCPUGenerator(seed);
+  Model copy = exact;
+  Editor editor(copy);
+  std::unordered_map<const void*, at::Tensor> made;
+  for (StateId id : entries) {
+    const at::Tensor tensor(exact.state().tensor(id));
+    if (!is_approximate(tensor.scalar_type())) continue;
+    at::Tensor& other = made[tensor.unsafeGetTensorImpl()];
+    const double part = roundings * rounding(narrow.state().tensor(id).scalar_type());
+    if (!other.defined()) other = tensor * random_factors(tensor, part, generator);
+    editor.set_state(id, other);
+  }
+  editor.commit_as_origin(exact.source());
+  return copy;
+}
+
+DoubleByDefault::DoubleByDefault() : before_(c10::get_default_dtype_as_scalartype()) {
+  c10::set_default_dtype(caffe2::TypeMeta::fromScalarType(at::kDouble));
+}
+DoubleByDefault::~DoubleByDefault() {
+  c10::set_default_dtype(caffe2::TypeMeta::fromScalarType(before_));
+}
+
+}  // namespace refx

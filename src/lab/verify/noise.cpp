@@ -1,0 +1,194 @@
+#include "lab/verify/noise.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+
+#include <array>
+#include <functional>
+
+#include "book/facts.h"
+#include "lab/verify/in_double.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+using c10::IValue;
+using exec::Instruction;
+using exec::Program;
+
+bool is_floating(const at::Tensor& t) {
+  return t.defined() && (t.is_floating_point() || t.is_complex());
+}
+bool is_plain(const at::Tensor& t) { return t.defined() && t.layout() == c10::kStrided; }
+
+// The value with every tensor and number in it, however deep, replaced by what `f` gives for it.
+IValue map_leaves(const IValue& value, const std::function<IValue(const IValue&)>& f) {
+  if (value.isTuple()) {
+    std::vector<IValue> items;
+    for (const IValue& item : value.toTupleRef().elements()) items.push_back(map_leaves(item, f));
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> items;
+    for (const IValue& item : value.toListRef()) items.push_back(f(item).toTensor());
+    return items;
+  }
+  return f(value);
+}
+
+void for_each_leaf(const Instruction& i, const exec::Values& slots,
+                   const std::function<void(const IValue&)>& f) {
+  for (std::uint32_t k = 0; k < i.results; ++k)
+    map_leaves(slots[i.result + k], [&](const IValue& leaf) {
+      f(leaf);
+      return leaf;
+    });
+}
+
+void replace_leaves(const Instruction& i, exec::Values& slots,
+                    const std::function<IValue(const IValue&)>& f) {
+  for (std::uint32_t k = 0; k < i.results; ++k)
+    slots[i.result + k] = map_leaves(slots[i.result + k], f);
+}
+
+bool reads_floating(const Instruction& i, const exec::Values& slots) {
+  bool found = false;
+  exec::for_each_read(i, [&](exec::Slot s) {
+    map_leaves(slots[s], [&](const IValue& leaf) {
+      found |= leaf.isDouble() || (leaf.isTensor() && is_floating(leaf.toTensor()));
+      return leaf;
+    });
+  });
+  return found;
+}
+
+// Operators that give floating-point numbers and yet jump.
+bool jumps(const Instruction& i) {
+  if (!i.op) return false;
+  std::string_view name = i.op->operator_name().name;
+  name.remove_prefix(std::min(name.size(), name.find("::") + 2));
+  if (book::aten_name(name).starts_with("div"))
+    return i.op->operator_name().overload_name.find("mode") != std::string::npos;
+  return book::has(name, book::kJumps);
+}
+
+bool is_decision(const Instruction& i, const IValue& leaf) {
+  if (leaf.isTensor()) {
+    const at::Tensor& t = leaf.toTensor();
+    return is_plain(t) && (!is_floating(t) || jumps(i));
+  }
+  return leaf.isInt() || leaf.isBool();
+}
+
+bool same(const IValue& a, const IValue& b) {
+  if (!a.isTensor() || !b.isTensor()) return a == b;
+  return a.toTensor().sizes() == b.toTensor().sizes() && at::equal(a.toTensor(), b.toTensor());
+}
+
+// What numbers of this dtype the exact results of a model are.
+c10::ScalarType exact_dtype(c10::ScalarType dtype) {
+  if (dtype == at::kDouble) return at::kFloat;
+  if (dtype == at::kComplexDouble) return at::kComplexFloat;
+  return dtype;
+}
+
+}  // namespace
+
+void DtypeRecorder::after(std::size_t at, Program& program) {
+  trace_.dtypes.resize(program.code.size());
+  trace_.dtypes[at].clear();
+  for_each_leaf(program.code[at], program.slots, [&](const IValue& leaf) {
+    if (leaf.isTensor()) trace_.dtypes[at].push_back(leaf.toTensor().scalar_type());
+  });
+}
+
+void DecisionRecorder::before(std::size_t at, const Program& program) {
+  floating_ = reads_floating(program.code[at], program.slots);
+}
+
+void DecisionRecorder::after(std::size_t at, Program& program) {
+  if (!floating_) return;
+  const Instruction& i = program.code[at];
+  for_each_leaf(i, program.slots, [&](const IValue& leaf) {
+    if (is_decision(i, leaf))
+      trace_.decisions[at].push_back(leaf.isTensor() ? IValue(leaf.toTensor().clone()) : leaf);
+  });
+}
+
+RoundingNoise::RoundingNoise(const Trace& trace, const Options& options)
+    : trace_(trace), options_(options), generator_(at::detail::createCPUGenerator(options.seed)) {}
+
+void RoundingNoise::before(std::size_t at, const Program& program) {
+  if (program.code.size() != trace_.dtypes.size()) throw Error("it runs other operators in fp64");
+  const Instruction& i = program.code[at];
+  floating_ = reads_floating(i, program.slots);
+  operands_.clear();
+  exec::for_each_read(i, [&](exec::Slot s) {
+    map_leaves(program.slots[s], [&](const IValue& leaf) {
+      if (leaf.isTensor() && is_plain(leaf.toTensor()))
+        operands_.insert(leaf.toTensor().storage().unsafeGetStorageImpl());
+      return leaf;
+    });
+  });
+}
+
+bool RoundingNoise::is_operand(const at::Tensor& value) const {
+  return operands_.count(value.storage().unsafeGetStorageImpl()) != 0;
+}
+
+at::Tensor RoundingNoise::disturbed(const at::Tensor& value, c10::ScalarType dtype, bool written) {
+  if (!is_plain(value) || !is_floating(value) || value.numel() == 0) return value;
+  if (is_operand(value) && !written) return value;  // a view, or the operand itself
+  const c10::ScalarType own = options_.in_fp64 ? value.scalar_type() : dtype;
+  const at::Tensor exact = value.to(exact_dtype(own)).to(value.scalar_type()) == value;
+  at::Tensor factors = random_factors(value, options_.roundings * rounding(own), generator_);
+  factors.masked_fill_(exact, 1);
+  return written ? value.mul_(factors) : value * factors;
+}
+
+void RoundingNoise::after(std::size_t at, Program& program) {
+  if (!floating_) return;
+  const Instruction& i = program.code[at];
+  const std::vector<c10::ScalarType>& dtypes = trace_.dtypes[at];
+  const auto decisions = trace_.decisions.find(at);
+  std::size_t tensor = 0, decision = 0;
+  replace_leaves(i, program.slots, [&](const IValue& leaf) -> IValue {
+    const std::size_t position = leaf.isTensor() ? tensor++ : 0;
+    if (is_decision(i, leaf)) {
+      if (decisions == trace_.decisions.end() || decision >= decisions->second.size()) return leaf;
+      const IValue& before = decisions->second[decision++];
+      if (same(leaf, before)) return leaf;
+      flipped_.insert(i.node);
+      if (options_.decisions == Decisions::free) return leaf;
+      if (!leaf.isTensor()) return before;
+      if (i.writes && leaf.toTensor().sizes() == before.toTensor().sizes())
+        return leaf.toTensor().copy_(before.toTensor());
+      return before.toTensor().clone();
+    }
+    if (!leaf.isTensor() || position >= dtypes.size()) return leaf;
+    return disturbed(leaf.toTensor(), dtypes[position], i.writes);
+  });
+}
+
+Planted::Planted(std::set<std::string> nodes, double part, std::uint64_t seed)
+    : nodes_(std::move(nodes)), part_(part), generator_(at::detail::createCPUGenerator(seed)) {}
+
+void Planted::after(std::size_t at, Program& program) {
+  const Instruction& i = program.code[at];
+  const bool last = at + 1 == program.code.size() || program.code[at + 1].node != i.node;
+  if (!last || !nodes_.count(i.node)) return;
+  replace_leaves(i, program.slots, [&](const IValue& leaf) -> IValue {
+    if (!leaf.isTensor() || !is_plain(leaf.toTensor()) || !is_floating(leaf.toTensor()))
+      return leaf;
+    const at::Tensor& value = leaf.toTensor();
+    const at::Tensor up = random_factors(value, 1, generator_) > 1;
+    const at::Tensor factors =
+        up.to(at::kDouble).mul_(2 * part_).add_(1 - part_).to(value.device());
+    return value * factors;
+  });
+}
+
+}  // namespace refx

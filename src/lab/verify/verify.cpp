@@ -1,0 +1,290 @@
+#include "refx/verify.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "lab/run/forms.h"
+#include "lab/verify/judge.h"
+#include "lab/verify/power.h"
+#include "lab/verify/witness.h"
+#include "refx/bisect.h"
+#include "refx/error.h"
+#include "refx/original.h"
+
+namespace refx {
+
+namespace {
+
+constexpr std::uint64_t kSeeds = 2;  // of generated inputs
+constexpr int kVariations = 2;       // of symbolic sizes
+
+class Verifier {
+ public:
+  Verifier(const Model& model, const VerifyOptions& options)
+      : model_(model),
+        options_(options),
+        original_(original_of_forms(options.against ? *options.against : original_of(model), model,
+                                    wide_forms_)) {
+    result_.seed = options.seed;
+  }
+
+  Verification run() {
+    const Environment environment(options_.threads);
+    result_.threads = at::get_num_threads();
+    call_witnesses();
+    for (const Witness& witness : witnesses_) {
+      progress("comparing the two forms");
+      result_.sets.push_back({witness.inputs().origin, compare(witness, model_)});
+    }
+    if (options_.per_step) check_steps();
+    test_power();
+    if (!options_.against && model_.history().empty())
+      result_.notes.push_back("the model has no steps: it was compared with itself");
+    return std::move(result_);
+  }
+
+  // For judging many forms: the original is run by prepare(), once.
+  void prepare() {
+    const Environment environment(options_.threads);
+    call_witnesses();
+  }
+  Answer answer(const Model& form) const {
+    const Environment environment(options_.threads);
+    Answer worst = Answer::pass;
+    for (const Witness& witness : witnesses_) {
+      worst = std::max(worst, SetCheck{"", compare(witness, form)}.answer());
+      if (worst == Answer::fail) break;
+    }
+    return worst;
+  }
+
+ private:
+  // ---- the original ----------------------------------------------------------------------------
+
+  void call_witnesses() {
+    if (!options_.inputs.empty()) {
+      for (const Inputs& inputs : options_.inputs) add_witness(inputs);
+    } else {
+      add_samples();
+      for (std::uint64_t i = 0; i < kSeeds; ++i) add_generated(options_.seed + i, 0);
+      if (has_symbolic_inputs(original_.model))
+        for (int i = 1; i <= kVariations; ++i) add_generated(options_.seed, i);
+      if (witnesses_.empty()) throw Error(first_refusal_);
+    }
+    result_.random = std::any_of(witnesses_.begin(), witnesses_.end(),
+                                 [](const Witness& w) { return w.as_it_runs().random; });
+    for (Witness& witness : witnesses_) {
+      progress("the original in fp64");
+      if (const std::string why_not = witness.run_wide(); !why_not.empty()) {
+        result_.in_fp64 = false;
+        result_.why_not = why_not;
+      }
+    }
+  }
+
+  void add_witness(Inputs inputs) {
+    progress("the original");
+    witnesses_.emplace_back(original_, std::move(inputs), options_.seed);
+  }
+
+  void add_samples() {
+    try {
+      if (auto samples = sample_inputs(original_.model))
+        add_witness({std::move(*samples), "the file's sample inputs"});
+    } catch (const Error& error) {
+      result_.notes.push_back(fmt::format("the sample inputs were not used: {}", error.what()));
+    }
+  }
+
+  // Values and sizes that the types allow but the model does not are no fault of a rewrite.
+  void add_generated(std::uint64_t seed, int variation) {
+    std::string origin = fmt::format("generated with seed {}", seed);
+    if (variation > 0) origin += fmt::format(", other sizes ({})", variation);
+    try {
+      add_witness({generated_inputs(original_.model, seed, variation), origin});
+    } catch (const Error& error) {
+      if (first_refusal_.empty()) first_refusal_ = error.what();
+      result_.notes.push_back(
+          fmt::format("inputs {}: the original does not run: {}", origin, error.what()));
+    }
+  }
+
+  // ---- other forms -----------------------------------------------------------------------------
+
+  std::vector<OutputCheck> compare(const Witness& witness, const Model& form) const {
+    Evidence evidence = witness.evidence();
+    const Run run = witness.run(form);
+    if (!evidence.wide) return judge(evidence, run, nullptr, options_.tolerance);
+    try {
+      const Run wide = witness.run_in_fp64(wide_forms_.of(form));
+      return judge(evidence, run, &wide, options_.tolerance);
+    } catch (const Error& error) {
+      evidence.wide = nullptr;
+      evidence.why_not_wide = error.what();
+      return judge(evidence, run, nullptr, options_.tolerance);
+    }
+  }
+
+  using Checks = std::vector<std::vector<OutputCheck>>;  // of each set
+
+  Checks check(const Model& form) const {
+    Checks all;
+    for (const Witness& witness : witnesses_) all.push_back(compare(witness, form));
+    return all;
+  }
+
+  // ---- steps -----------------------------------------------------------------------------------
+
+  void check_steps() {
+    const auto bases = built_on(model_);
+    const Checks without_any = check(form_with(model_, {}));
+    for (const auto& [id, bases_of_it] : bases) {
+      progress(fmt::format("step {} by itself", id.value));
+      check_step(id, bases_of_it, without_any);
+    }
+  }
+
+  void check_step(StepId id, const std::set<StepId>& built_on, const Checks& without_any) {
+    const Step& step = model_.history()[id];
+    StepCheck result{id, step.transformation, step.site, {built_on.begin(), built_on.end()}, {}};
+    std::set<StepId> kept = built_on;
+    const Checks before = kept.empty() ? without_any : check(form_with(model_, kept));
+    kept.insert(id);
+    const Checks after = check(form_with(model_, kept));
+    double most = -1;
+    for (std::size_t set = 0; set < after.size(); ++set)
+      for (const OutputCheck& output : after[set]) {
+        if (load(output) <= most) continue;
+        most = load(output);
+        result.worst = output;
+        result.added_error =
+            output.relative(output.now.error) - relative_at(before[set], output.path);
+      }
+    result_.steps.push_back(std::move(result));
+  }
+
+  static double relative_at(const std::vector<OutputCheck>& outputs, const std::string& path) {
+    for (const OutputCheck& output : outputs)
+      if (output.path == path) return output.relative(output.now.error);
+    return 0;
+  }
+
+  // ---- how sharp it is -------------------------------------------------------------------------
+
+  // One step of each transformation tells for its like; where it is not noticed, each by itself.
+  void test_power() {
+    if (!result_.in_fp64 || options_.tolerance > 0 || model_.history().empty()) return;
+    const Model wide = wide_forms_.of(model_);
+    const PowerTest test(model_, wide, witnesses_, options_.seed);
+    std::map<std::string, std::vector<const Step*>> alike;
+    for (const Step& step : model_.history()) alike[step.signature].push_back(&step);
+    for (const auto& [signature, steps] : alike) {
+      progress(fmt::format("how sharp it is: {}", signature));
+      if (test.notices(*steps.back(), kPlanted)) continue;
+      for (const Step* step : steps)
+        if (!test.notices(*step, kPlanted)) warn(*step, test.reaches(*step));
+    }
+    if (!options_.power) return;
+    for (const Step& step : model_.history()) {
+      progress(fmt::format("how small a wrong in step {} is noticed", step.id.value));
+      result_.power.push_back(
+          {step.id, step.transformation, step.site, test.smallest_noticed(step)});
+    }
+  }
+
+  void warn(const Step& step, bool reached) {
+    result_.warnings.push_back(fmt::format(
+        "step {}, {} at {}: {}", step.id.value, step.transformation, step.site,
+        reached ? fmt::format("a change of {:g}% in what it made is not noticed on these inputs",
+                              100 * kPlanted)
+                : "these inputs do not reach it: whatever it gives, the outputs are the same"));
+  }
+
+  void progress(const std::string& what) {
+    if (options_.progress) options_.progress({0, 0, what});
+  }
+
+  const Model& model_;
+  const VerifyOptions& options_;
+  mutable WideForms wide_forms_;
+  const Original original_;
+  std::deque<Witness> witnesses_;
+  std::string first_refusal_;
+  Verification result_;
+};
+
+Answer worst_of(const std::vector<OutputCheck>& outputs) {
+  Answer worst = Answer::pass;
+  for (const OutputCheck& output : outputs) worst = std::max(worst, output.answer);
+  return worst;
+}
+
+}  // namespace
+
+std::string to_string(Answer answer) {
+  switch (answer) {
+    case Answer::pass:
+      return "pass";
+    case Answer::cannot_tell:
+      return "cannot tell";
+    case Answer::fail:
+      return "fail";
+  }
+  return "";
+}
+
+Answer SetCheck::answer() const { return worst_of(outputs); }
+
+Answer Verification::answer() const {
+  Answer worst = Answer::pass;
+  for (const SetCheck& set : sets) worst = std::max(worst, set.answer());
+  for (const StepCheck& step : steps) worst = std::max(worst, step.worst.answer);
+  return worst;
+}
+
+std::string Verification::reason() const {
+  const Answer worst = answer();
+  if (worst == Answer::pass) return "";
+  for (const SetCheck& set : sets)
+    for (const OutputCheck& output : set.outputs)
+      if (output.answer == worst) return output.path + ": " + output.problem;
+  for (const StepCheck& step : steps)
+    if (step.worst.answer == worst)
+      return fmt::format("step {}: {}: {}", step.id.value, step.worst.path, step.worst.problem);
+  return "";
+}
+
+Verification verify(const Model& model, const VerifyOptions& options) {
+  return Verifier(model, options).run();
+}
+
+Check within(const Model& model, const VerifyOptions& options) {
+  struct Judge {
+    Model model;
+    VerifyOptions options;
+    Verifier verifier;
+    Judge(const Model& m, const VerifyOptions& o)
+        : model(m), options(o), verifier(model, options) {}
+  };
+  const auto judge = std::make_shared<Judge>(model, options);
+  judge->verifier.prepare();
+  return [judge](const Model& form) {
+    switch (judge->verifier.answer(form)) {
+      case Answer::pass:
+        return Verdict::good;
+      case Answer::fail:
+        return Verdict::bad;
+      case Answer::cannot_tell:
+        break;
+    }
+    return Verdict::skip;
+  };
+}
+
+}  // namespace refx
