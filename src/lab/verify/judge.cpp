@@ -274,69 +274,96 @@ class Judge {
   Distance assess(const char* where, const at::Tensor& value, const at::Tensor& reference,
                   const at::Tensor& scales, const at::Tensor& floor, const at::Tensor& most,
                   const Evidence::Noise& noise) {
-    const at::Tensor error = distance(value, reference);
-    at::Tensor rounding = floor, allowed = at::minimum(floor, most);
-    Effect effect{at::zeros_like(floor), at::zeros_like(floor)};
-    for (std::size_t runs : {kFewRuns, kManyRuns}) {  // many only where few do not explain it
-      if (!(error > allowed).any().item<bool>()) break;
-      effect = effect_of(noise.response(runs), scales);
-      rounding = at::maximum(floor, growth(scales) * at_least_typical(effect.as_rounding, scales));
-      allowed = at::minimum(rounding, most);
-    }
-    const at::Tensor bad = error > allowed;
-    const at::Tensor rows = rows_part(load_of(error, allowed));
-    const auto worst = rows.argmax().item<std::int64_t>();
-    const Distance d{error[worst].item<double>(), allowed[worst].item<double>()};
-    if (!bad.any().item<bool>()) return d;
-
+    const Finding f = finding(where, distance(value, reference), scales, floor, most, noise);
+    if (!f.any_bad()) return f.distance();
     const at::Tensor elements = sizes_->rows(masked(value - reference));
-    check_.beyond = std::max(
-        check_.beyond,
-        (elements > rows_part(allowed).unsqueeze(1)).to(at::kDouble).mean().item<double>());
-    at::Tensor unexplained = bad.logical_and(error > rounding);
-    const auto explained = [&](const at::Tensor& by, auto&& reason) {
-      unexplained = unexplained.logical_and(by.logical_not());
-      const bool all = !unexplained.any().item<bool>();
-      if (all) say(Answer::cannot_tell, where + reason());
-      return all;
-    };
-    if (explained(at::zeros_like(bad), [&] {
-          return fmt::format(
-              "the error is {:.2g}, and rounding alone may move it by {:.2g}, more "
-              "than {:.2g} of its scale",
-              d.error, rounding[worst].item<double>(),
-              relative(most[worst].item<double>(), check_.scale));
-        }))
-      return d;
-    if (explained(error <= growth(scales) * effect.all, [&] {
-          return fmt::format(
-              "the error is {:.2g}, and what rounding does there does not shrink "
-              "with it: nothing can be said",
-              d.error);
-        }))
-      return d;
-    const FarRuns& far = noise.far();
-    if (!far.flipped.empty() &&
-        explained(turned_by(far, effect.all, error), [&] { return close_decisions(far); }))
-      return d;
-    const bool runs_only = &noise == &evidence_.rounding;
-    if (runs_only && check_.passed() && !(error > most).any().item<bool>())
-      say(Answer::cannot_tell,
-          "it means the same in fp64, but " + describe(where, bad, error, allowed, worst));
-    else
-      say(Answer::fail, describe(where, bad, error, allowed, worst));
-    return d;
+    const at::Tensor beyond = elements > rows_part(f.allowed).unsqueeze(1);
+    check_.beyond = std::max(check_.beyond, beyond.to(at::kDouble).mean().item<double>());
+    explain(f, growth(scales), noise);
+    return f.distance();
   }
 
-  std::string describe(const char* where, const at::Tensor& bad, const at::Tensor& error,
-                       const at::Tensor& allowed, std::int64_t worst) const {
+  // An error beside what is allowed. Tensors hold one number a row, and one for the length.
+  struct Finding {
+    const char* where;
+    at::Tensor error;
+    at::Tensor rounding;  // what rounding may do
+    at::Tensor most;      // and as much of that as may ever be allowed
+    at::Tensor allowed;
+    Effect effect;
+    std::int64_t worst;  // the row farthest into what is allowed
+
+    at::Tensor bad() const { return error > allowed; }
+    bool any_bad() const { return bad().any().item<bool>(); }
+    Distance distance() const { return {in_worst(error), in_worst(allowed)}; }
+    double in_worst(const at::Tensor& sizes) const { return sizes[worst].item<double>(); }
+  };
+
+  Finding finding(const char* where, const at::Tensor& error, const at::Tensor& scales,
+                  const at::Tensor& floor, const at::Tensor& most,
+                  const Evidence::Noise& noise) const {
+    Finding f{where, error, floor, most, at::minimum(floor, most), {}, 0};
+    f.effect = {at::zeros_like(floor), at::zeros_like(floor)};
+    for (std::size_t runs : {kFewRuns, kManyRuns}) {  // many only where few do not explain it
+      if (!f.any_bad()) break;
+      f.effect = effect_of(noise.response(runs), scales);
+      f.rounding =
+          at::maximum(floor, growth(scales) * at_least_typical(f.effect.as_rounding, scales));
+      f.allowed = at::minimum(f.rounding, most);
+    }
+    f.worst = rows_part(load_of(f.error, f.allowed)).argmax().item<std::int64_t>();
+    return f;
+  }
+
+  // Says what an error that is not allowed comes from: each explanation takes the rows that it
+  // holds for; the one that takes the last of them is the reason. An error that none explains is a
+  // wrong.
+  void explain(const Finding& f, const at::Tensor& growth, const Evidence::Noise& noise) {
+    struct Explanation {
+      std::function<at::Tensor()> rows;
+      std::function<std::string()> reason;
+    };
+    const Explanation explanations[] = {
+        {[&] { return f.error <= f.rounding; }, [&] { return more_than_may_be(f); }},
+        {[&] { return f.error <= growth * f.effect.all; }, [&] { return does_not_shrink(f); }},
+        {[&] { return turned_by(noise.far(), f); }, [&] { return close_decisions(noise.far()); }},
+    };
+    at::Tensor unexplained = f.bad();
+    for (const Explanation& explanation : explanations) {
+      unexplained = unexplained.logical_and(explanation.rows().logical_not());
+      if (!unexplained.any().item<bool>())
+        return say(Answer::cannot_tell, f.where + explanation.reason());
+    }
+    const bool runs_only = &noise == &evidence_.rounding;
+    if (runs_only && check_.passed() && !(f.error > f.most).any().item<bool>())
+      say(Answer::cannot_tell, "it means the same in fp64, but " + describe(f));
+    else
+      say(Answer::fail, describe(f));
+  }
+
+  std::string more_than_may_be(const Finding& f) const {
+    return fmt::format(
+        "the error is {:.2g}, and rounding alone may move it by {:.2g}, more than {:.2g} of its "
+        "scale",
+        f.in_worst(f.error), f.in_worst(f.rounding), relative(f.in_worst(f.most), check_.scale));
+  }
+
+  static std::string does_not_shrink(const Finding& f) {
+    return fmt::format(
+        "the error is {:.2g}, and what rounding does there does not shrink with it: nothing can be "
+        "said",
+        f.in_worst(f.error));
+  }
+
+  static std::string describe(const Finding& f) {
+    const at::Tensor bad = f.bad();
     if (!rows_part(bad).any().item<bool>())
-      return fmt::format("{}the L2 error is {:.2g}, allowed is {:.2g}", where, length(error),
-                         length(allowed));
+      return fmt::format("{}the L2 error is {:.2g}, allowed is {:.2g}", f.where, length(f.error),
+                         length(f.allowed));
     const std::string row =
-        bad.size(0) > 2 ? fmt::format("row {} of {}: ", worst, bad.size(0) - 1) : "";
-    return fmt::format("{}{}the error is {:.2g}, allowed is {:.2g}", where, row,
-                       error[worst].item<double>(), allowed[worst].item<double>());
+        bad.size(0) > 2 ? fmt::format("row {} of {}: ", f.worst, bad.size(0) - 1) : "";
+    return fmt::format("{}{}the error is {:.2g}, allowed is {:.2g}", f.where, row,
+                       f.in_worst(f.error), f.in_worst(f.allowed));
   }
 
   Effect effect_of(const Response& response, const at::Tensor& scales) const {
@@ -363,17 +390,17 @@ class Judge {
   }
 
   // Where much stronger noise does more than in proportion, and about as much as is to be
-  // explained.
-  at::Tensor turned_by(const FarRuns& far, const at::Tensor& effect,
-                       const at::Tensor& error) const {
+  // explained; nowhere if it turns no decision.
+  at::Tensor turned_by(const FarRuns& far, const Finding& f) const {
+    at::Tensor most = at::zeros_like(f.error);
+    if (far.flipped.empty()) return at::zeros_like(most, at::kBool);
     const at::Tensor exact = wide_at(*evidence_.wide, path_);
-    at::Tensor most = at::zeros_like(error);
     for (const Run& run : far.runs) {
       const at::Tensor value = wide_at(run, path_);
-      if (value.sizes() != exact.sizes()) return at::ones_like(error, at::kBool);
+      if (value.sizes() != exact.sizes()) return at::ones_like(most, at::kBool);
       most = at::maximum(most, distance(value, exact));
     }
-    return (most > 4 * kFar * effect).logical_and(error <= kGrowth * most);
+    return (most > 4 * kFar * f.effect.all).logical_and(f.error <= kGrowth * most);
   }
 
   static std::string close_decisions(const FarRuns& far) {
