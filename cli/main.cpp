@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "hints.h"
 #include "interrupt.h"
 #include "refx/error.h"
 
@@ -28,6 +29,9 @@ int main(int argc, char** argv) {
     return kBug;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "refx: out of memory\n");
+    return kUsage;
+  } catch (const refx::HintedError& error) {
+    fmt::print(stderr, "refx: {}\n", error.said(in_flags));
     return kUsage;
   } catch (const std::exception& error) {
     fmt::print(stderr, "refx: {}\n", error.what());

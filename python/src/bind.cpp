@@ -2,7 +2,7 @@
 
 #include "bind.h"
 
-#include "refx/error.h"
+#include "hints.h"
 #include "refx/registry.h"
 
 namespace refx::python {
@@ -18,6 +18,8 @@ void bind_errors(py::module_& m) {
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
+    } catch (const HintedError& e) {
+      PyErr_SetString(error.ptr(), e.said(in_arguments).c_str());
     } catch (const Error& e) {
       PyErr_SetString(error.ptr(), e.what());
     } catch (const InternalError& e) {

@@ -10,7 +10,7 @@
 
 #include <chrono>
 
-#include "refx/error.h"
+#include "refx/hint.h"
 
 namespace refx {
 
@@ -78,7 +78,7 @@ std::function<void()> captured(const std::function<void()>& run, c10::Device dev
 #else
 
 std::function<void()> captured(const std::function<void()>&, c10::Device) {
-  throw Error("this version of torch cannot capture runs for replay; leave --cuda-graph out");
+  throw HintedError("this version of torch cannot capture runs for replay", Hint::no_capture);
 }
 
 #endif

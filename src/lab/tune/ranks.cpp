@@ -1,7 +1,6 @@
 #include "lab/tune/ranks.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <charconv>
 #include <chrono>
@@ -12,8 +11,9 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "refx/error.h"
+#include "refx/hint.h"
 #include "util/first_line.h"
 
 namespace refx {
@@ -23,8 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 using Time = std::chrono::steady_clock::time_point;
 
-constexpr auto kBeat = 500ms;   // how often a process says that it is alive
-constexpr auto kSilence = 5s;   // after which it is taken for dead
+constexpr auto kBeat = 500ms;    // how often a process says that it is alive
+constexpr auto kSilence = 5s;    // after which it is taken for dead
 constexpr auto kPatience = 60s;  // for the store to come up
 
 std::string variable(const char* name) {
@@ -63,7 +63,8 @@ class Ranks::Store {
       throw Error(fmt::format("the store of torchrun at {}:{} cannot be reached: {}", host,
                               options.port, first_line(error.what())));
     }
-    prefix_ = "refx/" + variable("TORCHELASTIC_RUN_ID") + "/" + variable("TORCHELASTIC_RESTART_COUNT") + "/";
+    prefix_ = "refx/" + variable("TORCHELASTIC_RUN_ID") + "/" +
+              variable("TORCHELASTIC_RESTART_COUNT") + "/";
     set("name/" + std::to_string(rank), name);
     beats_ = std::thread([this] { beat(); });
   }
@@ -82,8 +83,8 @@ class Ranks::Store {
     try {
       return f(*store_);
     } catch (const std::exception& error) {
-      throw Error(fmt::format("the store of torchrun is gone: {}; start again with --resume",
-                              first_line(error.what())));
+      throw HintedError(fmt::format("the store of torchrun is gone: {}", first_line(error.what())),
+                        Hint::resume);
     }
   }
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "refx/error.h"
+
+namespace refx {
+
+// What would help, as a value: each face of refx says it in its own words, the program by its flags
+// and Python by its arguments.
+enum class Hint : std::uint8_t {
+  see_transformations,  // the names that there are
+  discard_changes,      // reverse, and drop what was trained since
+  forget,               // drop the history, keep the model
+  other_device,
+  no_capture,  // time runs as they are, not their replays
+  resume,      // from the trials that were recorded
+  one_thread,
+  more_seconds,
+  fixed_frequency,  // of the processor
+};
+// In the library's own words.
+std::string to_string(Hint hint);
+// The words of a face.
+using Phrase = std::string (*)(Hint hint);
+
+// Bad input that something helps against. what() says that in the library's words.
+class HintedError : public Error {
+ public:
+  HintedError(const std::string& problem, Hint hint)
+      : Error(problem + "; " + to_string(hint)), problem_(problem), hint_(hint) {}
+
+  const std::string& problem() const { return problem_; }
+  Hint hint() const { return hint_; }
+  std::string said(Phrase words) const { return problem_ + "; " + words(hint_); }
+
+ private:
+  std::string problem_;
+  Hint hint_;
+};
+
+}  // namespace refx

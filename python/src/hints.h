@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "refx/hint.h"
+
+namespace refx::python {
+
+// What would help, in Python's words: by its arguments.
+std::string in_arguments(Hint hint);
+
+}  // namespace refx::python
