@@ -33,10 +33,10 @@ int main(int argc, char** argv) {
   std::string machine;
   for (int i = 0; i < runs; ++i) {
     const refx::Benchmark b =
-        refx::bench(model, {.inputs = {{at::randn({16, 256})}, "random"},
-                            .threads = 1,
-                            .seconds = seconds,
-                            .seed = static_cast<std::uint64_t>(i)});
+        refx::bench(model, {.measure = {.inputs = {{at::randn({16, 256})}, "random"},
+                                        .threads = 1,
+                                        .seconds = seconds,
+                                        .seed = static_cast<std::uint64_t>(i)}});
     ++counts[to_string(b.contest.speed)];
     machine = b.machine;
   }

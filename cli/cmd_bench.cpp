@@ -1,13 +1,14 @@
 // refx bench: how much faster a rewritten model is than its original, or than another file.
 
-#include "refx/bench.h"
-
 #include <fmt/format.h>
 
 #include <optional>
 
 #include "commands.h"
+#include "files.h"
+#include "hints.h"
 #include "progress.h"
+#include "refx/bench.h"
 #include "refx/pt2.h"
 
 namespace refx::cli {
@@ -16,20 +17,13 @@ int bench(const BenchOptions& options) {
   const Model model = load(options.model);
   std::optional<Model> against;
   Progress progress(100);
-  refx::BenchOptions how;
+  refx::BenchOptions how = options.how;
   if (!options.against.empty()) how.against = &against.emplace(load(options.against));
-  if (!options.inputs.empty()) how.inputs = inputs_for(model, options.inputs, options.seed);
-  how.batch = options.batch;
-  how.threads = options.threads;
-  how.device = options.device;
-  how.cuda_graph = options.cuda_graph;
-  how.per_step = options.per_step;
-  how.seconds = options.seconds;
-  how.seed = options.seed;
-  how.progress = progress.callback();
+  take_inputs(how.measure, model, options.inputs);
+  how.measure.progress = progress.callback();
   const Benchmark result = refx::bench(model, how);
   progress.clear();
-  fmt::print("{}", options.json ? to_json(result) : to_text(result));
+  fmt::print("{}", options.json ? to_json(result, in_flags) : to_text(result, in_flags));
   return kDone;
 }
 

@@ -1,20 +1,22 @@
 // refx bisect: which steps make a check fail.
 
-#include "refx/bisect.h"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "commands.h"
+#include "files.h"
 #include "output.h"
 #include "progress.h"
+#include "refx/bisect.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
 #include "refx/verify.h"
 #include "util/fingerprint.h"
+#include "util/shell_word.h"
 
 namespace refx::cli {
 
@@ -26,15 +28,18 @@ namespace fs = std::filesystem;
 std::string key_of(const BisectOptions& options) {
   struct stat file = {};
   stat(options.model.c_str(), &file);
-  return fmt::format("{} {} {}.{} {} {} {} {} {}", fs::absolute(options.model).string(), file.st_size,
-                     file.st_mtim.tv_sec, file.st_mtim.tv_nsec, options.run, options.tolerance,
-                     options.inputs, options.threads, options.seed);
+  return fmt::format("{} {} {}.{} {} {} {} {} {}", fs::absolute(options.model).string(),
+                     file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec, options.run,
+                     options.tolerance.value_or(-1), options.inputs,
+                     options.measure.threads.value_or(1), options.measure.seed);
 }
 
 // Where a search that is cut short is kept; empty if there is no place for it.
 std::string journal_of(const std::string& key) {
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  fs::path folder = cache && *cache ? fs::path(cache) : home && *home ? fs::path(home) / ".cache" : "";
+  fs::path folder = cache && *cache ? fs::path(cache)
+                    : home && *home ? fs::path(home) / ".cache"
+                                    : "";
   if (folder.empty()) return "";
   folder /= "refx/bisect";
   std::error_code failed;
@@ -44,19 +49,28 @@ std::string journal_of(const std::string& key) {
 
 Check check_of(const BisectOptions& options, const Model& model) {
   if (!options.run.empty()) return by_command(options.run);
-  refx::VerifyOptions how;
-  if (!options.inputs.empty()) how.inputs = {inputs_for(model, options.inputs, options.seed)};
-  how.tolerance = options.tolerance;
-  how.threads = options.threads;
-  how.seed = options.seed;
+  refx::VerifyOptions how{.measure = options.measure, .tolerance = *options.tolerance};
+  take_inputs(how.measure, model, options.inputs);
   return within(model, how);
+}
+
+// The command that repairs the file.
+std::string repair(const Bisection& found, const std::string& path) {
+  std::vector<std::uint32_t> steps;
+  for (StepId id : found.repair) steps.push_back(id.value);
+  fs::path out(path);
+  out.replace_filename(out.stem().string() + "-repaired.pt2");
+  return fmt::format("refx reverse {} {} --cascade{} -o {}", shell_word(path),
+                     fmt::join(steps, " "), found.discards ? " --discard-changes" : "",
+                     shell_word(out.string()));
 }
 
 }  // namespace
 
 int bisect(const BisectOptions& options) {
-  if (options.run.empty() == (options.tolerance < 0))
-    throw Error("bisect needs a check: --tolerance X, or --run 'COMMAND {}'; see `refx bisect --help`");
+  if (options.run.empty() == !options.tolerance)
+    throw Error(
+        "bisect needs a check: --tolerance X, or --run 'COMMAND {}'; see `refx bisect --help`");
   const Model model = load(options.model);
   if (model.history().empty())
     throw Error(fmt::format("{}: the model has no steps to search", options.model));
@@ -73,7 +87,9 @@ int bisect(const BisectOptions& options) {
   }
   const Bisection result = refx::bisect(model, check_of(options, model), how);
   progress.clear();
-  fmt::print("{}", options.json ? to_json(result, model) : to_text(result, model));
+  const std::string command = repair(result, options.model);
+  fmt::print("{}",
+             options.json ? to_json(result, model, command) : to_text(result, model, command));
   return result.culprits.empty() ? kNo : kDone;
 }
 

@@ -21,16 +21,10 @@ int report(const ReportOptions& options) {
                             shell_word(options.output)));
   const Model model = load(options.model);
   Progress progress(100);
-  MeasureOptions how;
-  how.title = options.title;
-  how.verify = !options.no_verify;
-  how.bench = !options.no_bench;
-  how.per_step = options.per_step;
+  MeasuredReportOptions how = options.how;
   // Inputs that the user gives must be right; without them, the page may do without a run.
-  if (!options.inputs.empty()) how.inputs = inputs_for(model, options.inputs, options.seed);
-  how.threads = options.threads;
-  how.seed = options.seed;
-  how.progress = progress.callback();
+  take_inputs(how.measure, model, options.inputs);
+  how.measure.progress = progress.callback();
   const MeasuredReport page = measured_report(model, how);
   progress.clear();
   write_atomically(options.output, page.html);

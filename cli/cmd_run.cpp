@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "util/json_writer.h"
 #include "lab/run/run_once.h"
 #include "output.h"
 #include "refx/inputs.h"
 #include "refx/pt2.h"
 #include "refx/text.h"
+#include "util/json_writer.h"
 
 namespace refx::cli {
 
@@ -84,9 +84,10 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
 
 int run(const RunOptions& options) {
   const Model model = load(options.model);
-  const Inputs inputs = inputs_for(model, options.inputs, options.seed);
-  const Environment environment(options.threads);
-  const Run result = run_once(model, inputs.values, options.seed);
+  const std::uint64_t seed = options.measure.seed;
+  const Inputs inputs = inputs_for(model, options.inputs, seed);
+  const Environment environment(options.measure.threads.value_or(0));
+  const Run result = run_once(model, inputs.values, seed);
   std::vector<Summary> summaries;
   for (const Leaf& leaf : leaves(result.output)) summaries.push_back(summary_of(leaf));
   if (!options.output.empty()) write_values(options.output, result.output);
@@ -95,7 +96,7 @@ int run(const RunOptions& options) {
   else
     print_table(inputs.origin, summaries);
   if (result.random)
-    note(fmt::format("the outputs are random: they were drawn from seed {}", options.seed));
+    note(fmt::format("the outputs are random: they were drawn from seed {}", seed));
   if (!options.output.empty()) note(fmt::format("{} written, for torch.load", options.output));
   return kDone;
 }

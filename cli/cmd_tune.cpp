@@ -27,22 +27,11 @@ void read_shard(const std::string& text, refx::TuneOptions& how) {
     throw Error(fmt::format("--shard {}: there is no such part, they are counted from 0", text));
 }
 
-std::string trials_of(const TuneOptions& options) {
-  if (!options.trials.empty()) return options.trials;
-  return options.output.empty() ? "" : options.output + ".trials.jsonl";
-}
-
 refx::TuneOptions settings(const TuneOptions& options, const Model& model) {
-  refx::TuneOptions how;
+  refx::TuneOptions how = options.how;
   how.transformations = find_transformations(options.transformations);
-  if (!options.inputs.empty()) how.inputs = inputs_for(model, options.inputs, options.seed);
-  how.batch = options.batch;
-  how.threads = options.threads;
-  how.device = options.device;
-  how.seconds = options.seconds;
-  how.seed = options.seed;
-  how.record = trials_of(options);
-  how.known = options.merge;
+  take_inputs(how.measure, model, options.inputs);
+  if (how.record.empty() && !options.output.empty()) how.record = options.output + ".trials.jsonl";
   if (options.resume) {
     if (how.record.empty()) throw Error("--resume needs --trials FILE or -o OUT");
     if (std::filesystem::exists(how.record)) how.known.push_back(how.record);
@@ -56,14 +45,14 @@ refx::TuneOptions settings(const TuneOptions& options, const Model& model) {
 int tune(const TuneOptions& options) {
   if (options.shard.empty())
     require_output("tune", options.model, options.output);
-  else if (options.trials.empty())
+  else if (options.how.record.empty())
     throw Error("--shard measures only: say with --trials FILE where the trials go");
   else if (!options.output.empty())
     throw Error("--shard measures only: leave -o out, and use --merge afterwards");
   Model model = load(options.model);
   refx::TuneOptions how = settings(options, model);
   Progress progress(100);
-  how.progress = progress.callback();
+  how.measure.progress = progress.callback();
   const Tuning result = refx::tune(model, how);
   progress.clear();
   if (result.decided) write(model, options.output);

@@ -100,24 +100,24 @@ class CommandLine {
         ->type_name(kModel)
         ->option_text("OUT");
   }
-  void inputs(CLI::App* sub, std::string& path, unsigned& seed) {
+  void inputs(CLI::App* sub, std::string& path, Measure& to) {
     sub->add_option("--inputs", path, "(args, kwargs), or args, or a dict by name, by torch.save")
         ->type_name(kTensors)
         ->option_text("FILE");
-    sub->add_option("--seed", seed, "For inputs that are generated, and random operators")
-        ->option_text("N");
+    sub->add_option("--seed", to.seed, "For inputs that are generated, and random operators")
+        ->option_text("N")
+        ->check(CLI::NonNegativeNumber);
   }
-  void threads(CLI::App* sub, int& to, const char* what) {
-    sub->add_option("--threads", to, what)->option_text("N")->check(CLI::Range(0, 1024));
+  void threads(CLI::App* sub, Measure& to, const char* what) {
+    sub->add_option("--threads", to.threads, what)->option_text("N")->check(CLI::Range(0, 1024));
   }
-  // Where and on what a model is measured.
-  template <class Options>
-  void measured(CLI::App* sub, Options& to) {
-    inputs(sub, to.inputs, to.seed);
+  // Where, on what and how long times are measured.
+  void timed(CLI::App* sub, std::string& path, Measure& to) {
+    inputs(sub, path, to);
     sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
         ->option_text("N")
         ->check(positive);
-    threads(sub, to.threads, "Threads to run on; 0: as many as there are cores");
+    threads(sub, to, "Threads to run on; 0: as many as there are cores");
     sub->add_option("--device", to.device, "cpu, cuda or cuda:N; without it, where the model is")
         ->option_text("DEVICE");
     sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
@@ -235,8 +235,8 @@ void CommandLine::define_running() {
           "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
           [this] { return run(run_options); });
   model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
-  inputs(sub, run_options.inputs, run_options.seed);
-  threads(sub, run_options.threads, "Threads to run on; 0: as many as there are cores");
+  inputs(sub, run_options.inputs, run_options.measure);
+  threads(sub, run_options.measure, "Threads to run on; 0: as many as there are cores");
   sub->add_option("-o,--output", run_options.output, "Write the outputs, for torch.load")
       ->type_name(kTensors)
       ->option_text("OUT");
@@ -251,31 +251,32 @@ void CommandLine::define_running() {
   model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
   model(sub, "--against", verify_options.against, "Compare with this file, not with its original")
       ->option_text("OTHER");
-  inputs(sub, verify_options.inputs, verify_options.seed);
-  sub->add_option("--tolerance", verify_options.tolerance,
+  inputs(sub, verify_options.inputs, verify_options.how.measure);
+  sub->add_option("--tolerance", verify_options.how.tolerance,
                   "The largest relative error; without it, what rounding explains")
       ->option_text("X")
       ->check(CLI::NonNegativeNumber);
-  sub->add_flag("--per-step", verify_options.per_step, "Measure every step by itself, too");
-  sub->add_flag("--power", verify_options.power,
+  sub->add_flag("--per-step", verify_options.how.per_step, "Measure every step by itself, too");
+  sub->add_flag("--power", verify_options.how.power,
                 "Plant ever smaller wrongs in what each step made: which would be noticed");
-  threads(sub, verify_options.threads, "Threads to run on (1): they change the bits of results");
+  threads(sub, verify_options.how.measure,
+          "Threads to run on (1): they change the bits of results");
   json(sub, verify_options.json);
 }
 
 void CommandLine::define_lab() {
-  auto* sub =
-      add("bench", "Measure a model against its original, or against another file",
-          "  refx bench fast.pt2\n"
-          "  refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1\n"
-          "  refx bench fast.pt2 --per-step            what each step gives",
-          [this] { return bench(bench_options); });
+  auto* sub = add("bench", "Measure a model against its original, or against another file",
+                  "  refx bench fast.pt2\n"
+                  "  refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1\n"
+                  "  refx bench fast.pt2 --per-step            what each step gives",
+                  [this] { return bench(bench_options); });
   model(sub, "MODEL", bench_options.model, "A .pt2 file")->required();
   model(sub, "--against", bench_options.against, "Compare with this file, not with its original")
       ->option_text("OTHER");
-  measured(sub, bench_options);
-  sub->add_flag("--cuda-graph", bench_options.cuda_graph, "Capture a run and time its replays");
-  sub->add_flag("--per-step", bench_options.per_step, "Measure the model without each step, too");
+  timed(sub, bench_options.inputs, bench_options.how.measure);
+  sub->add_flag("--cuda-graph", bench_options.how.cuda_graph, "Capture a run and time its replays");
+  sub->add_flag("--per-step", bench_options.how.per_step,
+                "Measure the model without each step, too");
   json(sub, bench_options.json);
 
   sub = add("tune", "Find the rewrites that pay on this machine and these inputs",
@@ -291,14 +292,15 @@ void CommandLine::define_lab() {
       ->type_name(kTransformation)
       ->option_text(" ");
   output(sub, tune_options.output);
-  measured(sub, tune_options);
-  sub->add_option("--trials", tune_options.trials,
+  timed(sub, tune_options.inputs, tune_options.how.measure);
+  sub->add_option("--trials", tune_options.how.record,
                   "Keep what was measured in this file (OUT.trials.jsonl)")
       ->option_text("FILE");
-  sub->add_flag("--resume", tune_options.resume, "Do not measure again what is in the file of trials");
+  sub->add_flag("--resume", tune_options.resume,
+                "Do not measure again what is in the file of trials");
   sub->add_option("--shard", tune_options.shard, "Measure only part I of N, and write only trials")
       ->option_text("I/N");
-  sub->add_option("--merge", tune_options.merge, "Use these trials, too; repeatable")
+  sub->add_option("--merge", tune_options.how.known, "Use these trials, too; repeatable")
       ->option_text("FILE")
       ->allow_extra_args(false);
   json(sub, tune_options.json);
@@ -308,16 +310,18 @@ void CommandLine::define_lab() {
             "  refx bisect fast.pt2 --run './check.sh {}'   exit 0 good, 125 skip, 1-124 bad",
             [this] { return bisect(bisect_options); });
   model(sub, "MODEL", bisect_options.model, "A .pt2 file")->required();
-  auto* tolerance = sub->add_option("--tolerance", bisect_options.tolerance,
-                                    "The largest relative error; 0: a bound from the original's own")
-                        ->option_text("X")
-                        ->check(CLI::NonNegativeNumber);
+  auto* tolerance =
+      sub->add_option("--tolerance", bisect_options.tolerance,
+                      "The largest relative error; 0: a bound from the original's own")
+          ->option_text("X")
+          ->check(CLI::NonNegativeNumber);
   sub->add_option("--run", bisect_options.run, "A command that judges the model at the path {}")
       ->option_text("COMMAND")
       ->excludes(tolerance);
-  inputs(sub, bisect_options.inputs, bisect_options.seed);
-  threads(sub, bisect_options.threads, "Threads to run on (1)");
-  sub->add_flag("--fresh", bisect_options.fresh, "Forget what a search that was cut short had found");
+  inputs(sub, bisect_options.inputs, bisect_options.measure);
+  threads(sub, bisect_options.measure, "Threads to run on (1)");
+  sub->add_flag("--fresh", bisect_options.fresh,
+                "Forget what a search that was cut short had found");
   json(sub, bisect_options.json);
 }
 
@@ -329,13 +333,16 @@ void CommandLine::define_report() {
   model(sub, "MODEL", report_options.model, "A .pt2 file")->required();
   sub->add_option("-o,--output", report_options.output, "The page to write, one HTML file")
       ->option_text("OUT");
-  sub->add_option("--title", report_options.title, "The page's title; else the name of MODEL")
+  sub->add_option("--title", report_options.how.title, "The page's title; else the name of MODEL")
       ->option_text("TEXT");
-  inputs(sub, report_options.inputs, report_options.seed);
-  threads(sub, report_options.threads, "Threads to run on (1); 0: as many as there are cores");
-  sub->add_flag("--no-verify", report_options.no_verify, "Do not compare it with its original");
-  sub->add_flag("--no-bench", report_options.no_bench, "Do not time it");
-  sub->add_flag("--per-step", report_options.per_step, "Measure every step by itself, too");
+  inputs(sub, report_options.inputs, report_options.how.measure);
+  threads(sub, report_options.how.measure, "Threads to run on (1); 0: as many as there are cores");
+  MeasuredReportOptions& how = report_options.how;
+  sub->add_flag_callback(
+      "--no-verify", [&how] { how.verify = false; }, "Do not compare it with its original");
+  sub->add_flag_callback(
+      "--no-bench", [&how] { how.bench = false; }, "Do not time it");
+  sub->add_flag("--per-step", how.per_step, "Measure every step by itself, too");
 }
 
 void CommandLine::define_others() {

@@ -1,8 +1,13 @@
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "refx/bench.h"
+#include "refx/report.h"
+#include "refx/tune.h"
+#include "refx/verify.h"
 
 namespace refx::cli {
 
@@ -60,58 +65,47 @@ struct ForgetOptions {
 };
 int forget(const ForgetOptions& options);
 
+// What is left to `how` is the library's own: command_line.cpp fills it in, too.
 struct RunOptions {
   std::string model, inputs, output;
+  Measure measure;
   bool json = false;
-  int threads = 0;
-  unsigned seed = 0;
 };
 int run(const RunOptions& options);
 
 struct VerifyOptions {
   std::string model, against, inputs;
-  bool per_step = false, power = false, json = false;
-  double tolerance = 0;  // 0: automatic
-  int threads = 1;
-  unsigned seed = 0;
+  refx::VerifyOptions how;
+  bool json = false;
 };
 int verify(const VerifyOptions& options);
 
 struct BenchOptions {
-  std::string model, against, inputs, device;
-  std::int64_t batch = 0;
-  bool cuda_graph = false, per_step = false, json = false;
-  int threads = 0;
-  double seconds = 3;
-  unsigned seed = 0;
+  std::string model, against, inputs;
+  refx::BenchOptions how;
+  bool json = false;
 };
 int bench(const BenchOptions& options);
 
 struct TuneOptions {
-  std::string model, output, inputs, device, trials, shard;
-  std::vector<std::string> transformations, merge;
-  std::int64_t batch = 0;
+  std::string model, output, inputs, shard;
+  std::vector<std::string> transformations;
+  refx::TuneOptions how;
   bool resume = false, json = false;
-  int threads = 0;
-  double seconds = 3;
-  unsigned seed = 0;
 };
 int tune(const TuneOptions& options);
 
 struct BisectOptions {
-  std::string model, run, inputs;
-  double tolerance = -1;  // negative: not given
+  std::string model, inputs, run;
+  std::optional<double> tolerance;  // one of these two is the check
+  Measure measure;
   bool fresh = false, json = false;
-  int threads = 1;
-  unsigned seed = 0;
 };
 int bisect(const BisectOptions& options);
 
 struct ReportOptions {
-  std::string model, output, inputs, title;
-  bool no_verify = false, no_bench = false, per_step = false;
-  int threads = 1;
-  unsigned seed = 0;
+  std::string model, output, inputs;
+  MeasuredReportOptions how;
 };
 int report(const ReportOptions& options);
 

@@ -21,6 +21,10 @@ void require_output(const char* command, const std::string& model, const std::st
     throw Error(fmt::format("cannot write '{}': there is no folder '{}'", output, folder.string()));
 }
 
+void take_inputs(Measure& measure, const Model& model, const std::string& path) {
+  if (!path.empty()) measure.inputs = inputs_for(model, path, measure.seed);
+}
+
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code unknown;
   return std::filesystem::equivalent(a, b, unknown) && !unknown;

@@ -2,12 +2,16 @@
 
 #include <string>
 
+#include "refx/measure.h"
 #include "refx/model.h"
 
 namespace refx::cli {
 
 // Throws Error that shows the flag if a command that writes was not told where.
 void require_output(const char* command, const std::string& model, const std::string& output);
+
+// The inputs in this file, if one was named; else the library chooses.
+void take_inputs(Measure& measure, const Model& model, const std::string& path);
 
 // Whether the two paths lead to one existing file.
 bool same_file(const std::string& a, const std::string& b);

@@ -4,25 +4,19 @@
 #include <string>
 #include <vector>
 
-#include "refx/inputs.h"
+#include "refx/hint.h"
+#include "refx/measure.h"
 #include "refx/model.h"
-#include "refx/progress.h"
 
 namespace refx {
 
 struct BenchOptions {
   const Model* against = nullptr;  // null: the model's own original
-  Inputs inputs = {};              // none: the file's sample inputs, or generated ones
-  std::int64_t batch = 0;          // the size of the inputs' symbolic dimensions; 0: as they come
-  int threads = 0;                 // 0: as many as there are now
-  std::string device = {};         // where both run; empty: where the model is
-  bool cuda_graph = false;         // capture a run and time its replays
-  bool per_step = false;           // toggle every live step by itself, too
-  // At least; then until the ratio is known to 1%, for up to three times as long.
+  Measure measure = {};
+  bool cuda_graph = false;  // capture a run and time its replays
+  bool per_step = false;    // toggle every live step by itself, too
+  // At least, as the seconds; then until the ratio is known to 1%, for up to three times as long.
   int rounds = 10;
-  double seconds = 3;
-  std::uint64_t seed = 0;
-  OnProgress progress = {};
 };
 
 // Seconds per run of one model: quartiles over all its runs.
@@ -54,11 +48,15 @@ struct Benchmark {
   std::string before, after;  // what the two are, in words
   std::string inputs;         // where they come from, and their types
   std::string device;
-  std::string machine;        // processor, operating system, versions
+  std::string machine;  // processor, operating system, versions
   int threads = 1;
   Contest contest;
   std::vector<StepSpeed> steps;
-  std::vector<std::string> notes;  // what would help where the answer is uncertain
+  std::vector<std::string> notes;
+  std::vector<Hint> advice;  // what may help where the answer is uncertain
+
+  // The notes and the advice, in the words of a face.
+  std::vector<std::string> told(Phrase words) const;
 };
 
 // Runs the two models in turn, in inference mode, on copies of the inputs and of the state that
@@ -66,7 +64,7 @@ struct Benchmark {
 // that neither a drift of the machine nor a lucky place in memory favours one of them.
 Benchmark bench(const Model& model, const BenchOptions& options = {});
 
-std::string to_text(const Benchmark& benchmark);
-std::string to_json(const Benchmark& benchmark);
+std::string to_text(const Benchmark& benchmark, Phrase words = to_string);
+std::string to_json(const Benchmark& benchmark, Phrase words = to_string);
 
 }  // namespace refx

@@ -53,7 +53,8 @@ Check within(const Model& model, const VerifyOptions& options);
 // 0 is good, 125 is skip, 1 to 124 are bad; anything else is an Error.
 Check by_command(std::string command);
 
-std::string to_text(const Bisection& bisection, const Model& model);
-std::string to_json(const Bisection& bisection, const Model& model);
+// `repair` says how to repair the model in the words of a face; empty: in the library's.
+std::string to_text(const Bisection& bisection, const Model& model, const std::string& repair = "");
+std::string to_json(const Bisection& bisection, const Model& model, const std::string& repair = "");
 
 }  // namespace refx

@@ -9,7 +9,7 @@
 namespace refx {
 
 struct ReportOptions {
-  std::string title = {};                       // empty: the name of the model's file
+  std::string title = {};                      // empty: the name of the model's file
   const Verification* verification = nullptr;  // null: the page says that it was not run
   const Benchmark* benchmark = nullptr;
   // Why there is no verification or benchmark, for the page to say.
@@ -20,15 +20,11 @@ struct ReportOptions {
 // after. Throws Error if refx was built without the page (CMake says so when Node.js is missing).
 std::string report(const Model& model, const ReportOptions& options = {});
 
-struct MeasureOptions {
+struct MeasuredReportOptions {
   std::string title = {};
   bool verify = true, bench = true;
   bool per_step = false;
-  Inputs inputs = {};  // none: as verify() and bench() choose them
-  int threads = 1;
-  double seconds = 3;
-  std::uint64_t seed = 0;
-  OnProgress progress = {};
+  Measure measure = {};  // of both; without a number of threads on one, so that they agree
 };
 
 // Verifies and benchmarks the model first. What cannot be done, and why, is on the page and in the
@@ -37,6 +33,6 @@ struct MeasuredReport {
   std::string html;
   std::vector<std::string> notes;
 };
-MeasuredReport measured_report(const Model& model, const MeasureOptions& options = {});
+MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options = {});
 
 }  // namespace refx

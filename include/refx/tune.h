@@ -14,16 +14,10 @@ namespace refx {
 struct TuneOptions {
   // None: all of the registry that preserve what a model computes.
   std::vector<TransformationPtr> transformations = {};
-  Inputs inputs = {};
-  std::int64_t batch = 0;
-  int threads = 0;
-  std::string device = {};
-  double seconds = 3;  // of each comparison of whole models; parts get a fifth
-  std::uint64_t seed = 0;
-  std::string record = {};               // a file to which every trial is added; empty: none
+  Measure measure = {};                 // its seconds are for whole models; parts get a fifth
+  std::string record = {};              // a file to which every trial is added; empty: none
   std::vector<std::string> known = {};  // files of trials that need not be made again
-  int shard = 0, shards = 0;  // of any: measure only this part, and decide nothing
-  OnProgress progress = {};
+  int shard = 0, shards = 0;            // of any: measure only this part, and decide nothing
 };
 
 // One way to rewrite a place, as measured against leaving it alone.
@@ -60,9 +54,9 @@ struct Tuning {
 
 // Finds the best form of a model on this machine and these inputs: places that are alike are
 // measured once, each by itself on the values that it sees in a run of the model; the best ways are
-// applied together and proven on the whole model, speed and results, or taken back. Steps of these transformations
-// that the model has already are up for the decision, too. The model becomes the result; on an
-// error it stays as it is.
+// applied together and proven on the whole model, speed and results, or taken back. Steps of these
+// transformations that the model has already are up for the decision, too. The model becomes the
+// result; on an error it stays as it is.
 //
 // Started by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), the processes share the places
 // among them through its store; one of them decides, and Tuning::decided is false in the others.

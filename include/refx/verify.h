@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "refx/inputs.h"
+#include "refx/measure.h"
 #include "refx/model.h"
-#include "refx/progress.h"
 
 namespace refx {
 
@@ -17,14 +16,13 @@ std::string to_string(Answer answer);  // "pass", "cannot tell", "fail"
 
 struct VerifyOptions {
   const Model* against = nullptr;  // null: the model's own original
-  // None: the file's sample inputs, generated ones, and other sizes where they are symbolic.
-  std::vector<Inputs> inputs = {};
-  double tolerance = 0;  // the largest relative error; 0: see verify()
+  // Without inputs: the file's, generated ones, and other sizes where they are symbolic. It takes
+  // as long as it takes, and the models run where they are.
+  Measure measure = {};
+  std::vector<Inputs> more_inputs = {};  // besides those
+  double tolerance = 0;                  // the largest relative error; 0: see verify()
   bool per_step = false;
   bool power = false;  // for each step the smallest wrong that would be noticed, see StepPower
-  int threads = 1;     // they change the bits of results; 0: as many as there are now
-  std::uint64_t seed = 0;
-  OnProgress progress = {};
 };
 
 // A largest error and what is allowed where it was found: in the row (along the last dimension)

@@ -43,6 +43,10 @@ def _name(transformation: Any) -> str:
     return name
 
 
+def _core_of(model: Optional[Model]) -> Any:
+    return None if model is None else model._core
+
+
 def _patterns(value: Union[str, Iterable[str]]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
@@ -137,34 +141,36 @@ class Model:
         return _Text(self._core.diff(other._core))
 
     def verify(self, against: Optional[Model] = None, *, inputs: Any = None, per_step: bool = False,
-               power: bool = False, tolerance: float = 0, threads: int = 1, seed: int = 0,
-               progress: Optional[Progress] = None) -> Verification:
+               power: bool = False, tolerance: float = 0, batch: int = 0, threads: Optional[int] = None,
+               seed: int = 0, progress: Optional[Progress] = None) -> Verification:
         """Whether the model still computes what its original, or another model, does.
 
         Both forms run in fp64 and in their own dtype. ``power`` says for each step how small a wrong
         in what it made would be noticed; ``tolerance`` is a largest relative error instead of what
         rounding explains. ``inputs`` is ``(args, kwargs)`` or args alone; without it the file's sample
-        inputs and generated ones are used.
+        inputs and generated ones are used, or generated ones with ``batch`` as the size of a dynamic
+        first dimension. It runs on one thread, unless told otherwise.
         """
-        other: Any = None if against is None else against._core
-        return Verification.of(self._core.verify(other, inputs, per_step, power, tolerance, threads, seed,
-                                                 callback(progress)))
+        return Verification.of(self._core.verify(
+            _core_of(against), inputs=inputs, per_step=per_step, power=power, tolerance=tolerance,
+            batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
     def bench(self, against: Optional[Model] = None, *, inputs: Any = None, batch: int = 0,
-              threads: int = 0, device: str = "", cuda_graph: bool = False, per_step: bool = False,
-              rounds: int = 10, seconds: float = 3, seed: int = 0,
+              threads: Optional[int] = None, device: str = "", cuda_graph: bool = False,
+              per_step: bool = False, rounds: int = 10, seconds: float = 3, seed: int = 0,
               progress: Optional[Progress] = None) -> Benchmark:
         """Measures the model against its original, or another one, in turns.
 
         ``inputs`` is ``(args, kwargs)`` or args alone; without it the file's sample inputs or
         generated ones are used, with ``batch`` as the size of a dynamic first dimension.
         """
-        other: Any = None if against is None else against._core
-        return Benchmark.of(self._core.bench(other, inputs, batch, threads, device, cuda_graph, per_step,
-                                             rounds, seconds, seed, callback(progress)))
+        return Benchmark.of(self._core.bench(
+            _core_of(against), inputs=inputs, batch=batch, threads=threads, device=device,
+            cuda_graph=cuda_graph, per_step=per_step, rounds=rounds, seconds=seconds, seed=seed,
+            progress=callback(progress)))
 
-    def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0, threads: int = 0,
-             device: str = "", seconds: float = 3, seed: int = 0,
+    def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0,
+             threads: Optional[int] = None, device: str = "", seconds: float = 3, seed: int = 0,
              record: Union[str, os.PathLike[str]] = "",
              known: Iterable[Union[str, os.PathLike[str]]] = (),
              progress: Optional[Progress] = None) -> Tuning:
@@ -173,9 +179,10 @@ class Model:
         ``record`` is a file to which every trial is added, ``known`` are files of trials that need
         not be made again.
         """
-        return Tuning.of(self._core.tune([_name(t) for t in transformations], inputs, batch, threads,
-                                         device, seconds, seed, os.fspath(record),
-                                         [os.fspath(path) for path in known], callback(progress)))
+        return Tuning.of(self._core.tune(
+            [_name(t) for t in transformations], inputs=inputs, batch=batch, threads=threads,
+            device=device, seconds=seconds, seed=seed, record=os.fspath(record),
+            known=[os.fspath(path) for path in known], progress=callback(progress)))
 
     def bisect(self, check: Union[Callable[[Model], Optional[bool]], float, str], *, inputs: Any = None,
                seed: int = 0, journal: Union[str, os.PathLike[str]] = "",
@@ -195,19 +202,20 @@ class Model:
             result = self._core.bisect(lambda core: judge(Model(core, self._folder)), path,
                                        getattr(check, "__qualname__", ""), told)
         else:
-            result = self._core.bisect_within(float(check), inputs, seed, path, told)
+            result = self._core.bisect_within(float(check), path, inputs=inputs, seed=seed, progress=told)
         return Bisection.of(result, self.log())
 
     def report(self, path: Union[None, str, os.PathLike[str]] = None, *, title: str = "",
                verify: bool = True, bench: bool = True, per_step: bool = False, inputs: Any = None,
-               threads: int = 1, seconds: float = 3, seed: int = 0,
+               threads: Optional[int] = None, seconds: float = 3, seed: int = 0,
                progress: Optional[Progress] = None) -> Report:
         """A page about the model, its steps and what they do, written to ``path`` if it is given.
 
         A notebook shows it inline.
         """
-        page = Report(self._core.report(title, verify, bench, per_step, inputs, threads, seconds, seed,
-                                        callback(progress)))
+        page = Report(self._core.report(
+            title=title, verify=verify, bench=bench, per_step=per_step, inputs=inputs, threads=threads,
+            seconds=seconds, seed=seed, progress=callback(progress)))
         if path is not None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(page)

@@ -1,6 +1,7 @@
 // The laboratory: measuring, tuning and searching. Results cross as JSON and text.
 
 #include "bind.h"
+#include "hints.h"
 #include "refx/bench.h"
 #include "refx/bisect.h"
 #include "refx/report.h"
@@ -27,65 +28,92 @@ OnProgress to_progress(const py::object& callback) {
   };
 }
 
-Result verify(const Model& self, const Model* against, const py::object& inputs, bool per_step,
-              bool power, double tolerance, int threads, std::uint64_t seed,
-              const py::object& progress) {
-  VerifyOptions options{.against = against,
-                        .tolerance = tolerance,
-                        .per_step = per_step,
-                        .power = power,
-                        .threads = threads,
-                        .seed = seed,
-                        .progress = to_progress(progress)};
-  if (!inputs.is_none()) options.inputs = {to_inputs(self, inputs)};
+// The options that Python gives by name. Each is taken once, and none may be left over.
+class Given {
+ public:
+  Given(const Model& model, py::kwargs options) : model_(model), options_(std::move(options)) {}
+
+  template <class T>
+  Given& take(const char* name, T& to) {
+    if (!options_.contains(name)) return *this;
+    const py::object value = options_.attr("pop")(name);
+    try {
+      to = value.cast<T>();
+    } catch (const py::cast_error&) {
+      throw py::type_error(std::string(name) + ": this cannot be " + std::string(py::repr(value)));
+    }
+    return *this;
+  }
+
+  Given& take(const char* name, Measure& to) {
+    if (options_.contains("inputs")) to.inputs = to_inputs(model_, options_.attr("pop")("inputs"));
+    if (options_.contains("progress")) progress_ = options_.attr("pop")("progress");
+    to.progress = to_progress(progress_);
+    return take("batch", to.batch)
+        .take("threads", to.threads)
+        .take("device", to.device)
+        .take("seconds", to.seconds)
+        .take("seed", to.seed)
+        .none_left(name);
+  }
+
+ private:
+  Given& none_left(const char* what) {
+    if (!options_.empty())
+      throw py::type_error(std::string(what) + " takes no " + std::string(py::repr(options_)));
+    return *this;
+  }
+
+  const Model& model_;
+  py::kwargs options_;
+  py::object progress_ = py::none();  // outlives what calls it
+};
+
+Result verify(const Model& self, const Model* against, const py::kwargs& how) {
+  VerifyOptions options{.against = against};
+  Given given(self, how);
+  given.take("per_step", options.per_step)
+      .take("power", options.power)
+      .take("tolerance", options.tolerance)
+      .take("verify", options.measure);
   const py::gil_scoped_release no_gil;
   const Verification result = refx::verify(self, options);
   return {to_json(result), to_text(result)};
 }
 
-Result bench(const Model& self, const Model* against, const py::object& inputs, std::int64_t batch,
-             int threads, const std::string& device, bool cuda_graph, bool per_step, int rounds,
-             double seconds, std::uint64_t seed, const py::object& progress) {
-  BenchOptions options{.against = against,
-                       .inputs = to_inputs(self, inputs),
-                       .batch = batch,
-                       .threads = threads,
-                       .device = device,
-                       .cuda_graph = cuda_graph,
-                       .per_step = per_step,
-                       .rounds = rounds,
-                       .seconds = seconds,
-                       .seed = seed,
-                       .progress = to_progress(progress)};
+Result bench(const Model& self, const Model* against, const py::kwargs& how) {
+  BenchOptions options{.against = against};
+  Given given(self, how);
+  given.take("cuda_graph", options.cuda_graph)
+      .take("per_step", options.per_step)
+      .take("rounds", options.rounds)
+      .take("bench", options.measure);
   const py::gil_scoped_release no_gil;
   const Benchmark result = refx::bench(self, options);
-  return {to_json(result), to_text(result)};
+  return {to_json(result, in_arguments), to_text(result, in_arguments)};
 }
 
-Result tune(Model& self, const std::vector<std::string>& names, const py::object& inputs,
-            std::int64_t batch, int threads, const std::string& device, double seconds,
-            std::uint64_t seed, const std::string& record, const std::vector<std::string>& known,
-            const py::object& progress) {
-  TuneOptions options{.transformations = find_transformations(names),
-                      .inputs = to_inputs(self, inputs),
-                      .batch = batch,
-                      .threads = threads,
-                      .device = device,
-                      .seconds = seconds,
-                      .seed = seed,
-                      .record = record,
-                      .known = known,
-                      .progress = to_progress(progress)};
+Result tune(Model& self, const std::vector<std::string>& names, const py::kwargs& how) {
+  TuneOptions options{.transformations = find_transformations(names)};
+  Given given(self, how);
+  given.take("record", options.record).take("known", options.known).take("tune", options.measure);
   const py::gil_scoped_release no_gil;
   const Tuning result = refx::tune(self, options);
   return {to_json(result), to_text(result)};
+}
+
+// What repairs a refx.Model; empty where one call does not.
+std::string repair(const Bisection& found) {
+  if (found.repair.size() != 1) return "";
+  return "model.reverse(" + std::to_string(found.repair[0].value) + ", dependents=\"cascade\"" +
+         (found.discards ? ", discard_changes=True)" : ")");
 }
 
 Result search(const Model& self, const Check& check, const std::string& journal,
               const std::string& key, const OnProgress& progress) {
   const Bisection result =
       refx::bisect(self, check, {.journal = journal, .key = key, .progress = progress});
-  return {to_json(result, self), to_text(result, self)};
+  return {to_json(result, self, repair(result)), to_text(result, self, repair(result))};
 }
 
 // True is good, False bad, None skip.
@@ -108,15 +136,14 @@ Result bisect(const Model& self, const py::object& judge, const std::string& jou
   return search(self, check, journal, key, on_progress);
 }
 
-Result bisect_within(const Model& self, double tolerance, const py::object& inputs,
-                     std::uint64_t seed, const std::string& journal, const py::object& progress) {
-  VerifyOptions options;
-  if (!inputs.is_none()) options.inputs = {to_inputs(self, inputs)};
-  options.tolerance = tolerance;
-  options.seed = seed;
-  const OnProgress on_progress = to_progress(progress);
+Result bisect_within(const Model& self, double tolerance, const std::string& journal,
+                     const py::kwargs& how) {
+  VerifyOptions options{.tolerance = tolerance};
+  Given given(self, how);
+  given.take("bisect", options.measure);
+  const OnProgress progress = std::exchange(options.measure.progress, {});
   const py::gil_scoped_release no_gil;
-  return search(self, within(self, options), journal, std::to_string(tolerance), on_progress);
+  return search(self, within(self, options), journal, std::to_string(tolerance), progress);
 }
 
 Result bisect_by_command(const Model& self, const std::string& command, const std::string& journal,
@@ -126,18 +153,14 @@ Result bisect_by_command(const Model& self, const std::string& command, const st
   return search(self, by_command(command), journal, command, on_progress);
 }
 
-std::string page(const Model& self, const std::string& title, bool verify, bool bench,
-                 bool per_step, const py::object& inputs, int threads, double seconds,
-                 std::uint64_t seed, const py::object& progress) {
-  MeasureOptions options{.title = title,
-                         .verify = verify,
-                         .bench = bench,
-                         .per_step = per_step,
-                         .inputs = to_inputs(self, inputs),
-                         .threads = threads,
-                         .seconds = seconds,
-                         .seed = seed,
-                         .progress = to_progress(progress)};
+std::string page(const Model& self, const py::kwargs& how) {
+  MeasuredReportOptions options;
+  Given given(self, how);
+  given.take("title", options.title)
+      .take("verify", options.verify)
+      .take("bench", options.bench)
+      .take("per_step", options.per_step)
+      .take("report", options.measure);
   const py::gil_scoped_release no_gil;
   return measured_report(self, options).html;
 }
@@ -153,7 +176,8 @@ Result bisect_steps(const Model& model, const py::object& judge, const py::objec
   };
   const OnProgress on_progress = to_progress(progress);
   const py::gil_scoped_release no_gil;
-  return search(model, check, "", "", on_progress);
+  const Bisection result = refx::bisect(model, check, {.progress = on_progress});
+  return {to_json(result, model), to_text(result, model)};
 }
 
 void bind_lab(py::class_<Model>& model) {

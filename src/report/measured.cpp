@@ -17,41 +17,33 @@ struct Measured {
 };
 
 template <class Result, class F>
-Measured<Result> measure(const char* command, bool wanted, const Model& model,
-                         std::vector<std::string>& notes, F&& run) {
-  if (!wanted) return {{}, fmt::format("It was left out; `refx {}` does it.", command)};
+Measured<Result> measured(const char* what, bool wanted, const Model& model,
+                          std::vector<std::string>& notes, F&& run) {
+  if (!wanted) return {{}, "It was left out."};
   if (model.history().empty()) return {{}, "The model has no steps: there is nothing to compare."};
   try {
     return {run(), {}};
   } catch (const Error& error) {
-    notes.push_back(fmt::format("no {}: {}", command, error.what()));
+    notes.push_back(fmt::format("no {}: {}", what, error.what()));
     return {{}, error.what()};
   }
 }
 
 }  // namespace
 
-MeasuredReport measured_report(const Model& model, const MeasureOptions& options) {
+MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options) {
   MeasuredReport result;
-  const auto verified = measure<Verification>("verify", options.verify, model, result.notes, [&] {
-    VerifyOptions how;
-    if (!options.inputs.values.empty()) how.inputs = {options.inputs};
-    how.threads = options.threads;
-    how.per_step = how.power = options.per_step;
-    how.progress = options.progress;
-    how.seed = options.seed;
-    return verify(model, how);
+  Measure measure = options.measure;
+  measure.threads = measure.threads.value_or(1);
+  const auto verified = measured<Verification>("verify", options.verify, model, result.notes, [&] {
+    return verify(model,
+                  {.measure = measure, .per_step = options.per_step, .power = options.per_step});
   });
-  const auto timed = measure<Benchmark>("bench", options.bench, model, result.notes, [&] {
-    return bench(model, {.inputs = options.inputs,
-                         .threads = options.threads,
-                         .per_step = options.per_step,
-                         .seconds = options.seconds,
-                         .seed = options.seed,
-                         .progress = options.progress});
+  const auto timed = measured<Benchmark>("bench", options.bench, model, result.notes, [&] {
+    return bench(model, {.measure = measure, .per_step = options.per_step});
   });
   if (verified.result && verified.result->answer() == Answer::fail)
-    result.notes.push_back("the model differs from its original: see the page, or `refx verify`");
+    result.notes.push_back("the model differs from its original: see the page");
   if (verified.result && verified.result->answer() == Answer::cannot_tell)
     result.notes.push_back("it cannot be told whether the model computes what its original did: " +
                            verified.result->reason());

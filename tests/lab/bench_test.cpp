@@ -141,7 +141,7 @@ class SlowDown : public ReversibleTransformation {
   }
 };
 
-BenchOptions quick() { return {.threads = 1, .rounds = 10, .seconds = 0.1}; }
+BenchOptions quick() { return {.measure = {.threads = 1, .seconds = 0.1}, .rounds = 10}; }
 
 TEST(Bench, ComparesWithTheOriginalAndTellsEachStep) {
   Model model = parse_filled(kCounter);
@@ -172,7 +172,7 @@ TEST(Bench, ProgressCanEndIt) {
   const Model model = parse_filled(kCounter);
   BenchOptions options = quick();
   std::size_t calls = 0;
-  options.progress = [&](const Progress& now) {
+  options.measure.progress = [&](const Progress& now) {
     EXPECT_LE(now.done, now.total);
     if (++calls == 3) throw Error("enough");
   };
@@ -186,13 +186,13 @@ TEST(Bench, RefusesWhatCannotBe) {
     change(options);
     return error_of([&] { bench(model, options); });
   };
-  EXPECT_EQ(error([](BenchOptions& o) { o.device = "tpu"; }), "'tpu' is not a device: cpu, cuda, cuda:1");
+  EXPECT_EQ(error([](BenchOptions& o) { o.measure.device = "tpu"; }), "'tpu' is not a device: cpu, cuda, cuda:1");
   EXPECT_EQ(error([](BenchOptions& o) { o.cuda_graph = true; }),
-            "a CPU has no graphs to capture; choose a device: --device cuda");
-  EXPECT_EQ(error([](BenchOptions& o) { o.batch = 3; }),
+            "a CPU has no graphs to capture; choose another device");
+  EXPECT_EQ(error([](BenchOptions& o) { o.measure.batch = 3; }),
             "no input has a dynamic first dimension to be the batch: export the model with "
             "dynamic_shapes, or give inputs of that size");
-  EXPECT_EQ(error([](BenchOptions& o) { o.inputs = {{at::ones({64, 64})}, "mine"}, o.batch = 3; }),
+  EXPECT_EQ(error([](BenchOptions& o) { o.measure.inputs = {{at::ones({64, 64})}, "mine"}, o.measure.batch = 3; }),
             "give inputs or the size of a batch, not both");
 }
 
@@ -202,7 +202,7 @@ TEST(Bench, BatchSizesTheDynamicDimension) {
     %y : f32[s0{2}, 4] [num_users=1] = call_function[target=aten.relu.default](args = (%x,), kwargs = {})
     return y)");
   BenchOptions options = quick();
-  options.batch = 7;
+  options.measure.batch = 7;
   EXPECT_EQ(bench(model, options).inputs, "generated with seed 0, batch 7: f32[7, 4]");
 }
 

@@ -66,7 +66,7 @@ Model raised(const Model& original) {
 }
 
 Check numbers_agree(const Model& model) {
-  return within(model, {.inputs = {Inputs{{at::ones({1})}, "ones"}}, .tolerance = 1e-3});
+  return within(model, {.measure = {.inputs = {{at::ones({1})}, "ones"}}, .tolerance = 1e-3});
 }
 
 // The steps that bring these sites to 1: each is built on the one that brought it to 1/2.

@@ -80,7 +80,7 @@ class Detour : public ReversibleTransformation {
 std::vector<TransformationPtr> both() {
   return {std::make_shared<Detour>(), std::make_shared<Shortcut>()};
 }
-TuneOptions quick() { return {.transformations = both(), .threads = 1, .seconds = 0.2}; }
+TuneOptions quick() { return {.transformations = both(), .measure = {.threads = 1, .seconds = 0.2}}; }
 
 std::vector<std::string> live(const Model& model) {
   std::vector<std::string> all;
@@ -226,7 +226,7 @@ TEST(Tune, SearchesWaysThatCompete) {
   Model model = parse_filled(kTwoLayers);
   TuneOptions options = quick();
   options.transformations = named({"merge-linears", "fuse-bias-in-linear"});
-  options.seconds = 0.05;
+  options.measure.seconds = 0.05;
   const Tuning t = tune(model, options);
   ASSERT_EQ(t.classes.size(), 1u);
   EXPECT_EQ(t.classes[0].places, (Names{"0.{q,k}", "1.{q,k}"}));
@@ -311,7 +311,7 @@ TEST_F(TuneFiles, TrialsOfAnotherSettingDoNotCount) {
   options.record = path("one.jsonl");
   tune(model, options);
   options = quick();
-  options.threads = 2;
+  options.measure.threads = 2;
   options.known = {path("one.jsonl")};
   for (const PlaceClass& c : tune(model, options).classes)
     for (const Trial& trial : c.trials) EXPECT_FALSE(trial.remembered);
@@ -331,7 +331,7 @@ TEST(Tune, ProgressCanEndItAndNothingIsChanged) {
   for (int stop : {1, 5, 20}) {
     TuneOptions options = quick();
     int calls = 0;
-    options.progress = [&](const Progress& now) {
+    options.measure.progress = [&](const Progress& now) {
       EXPECT_LE(now.done, now.total);
       if (++calls == stop) throw Error("enough");
     };

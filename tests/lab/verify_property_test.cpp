@@ -27,7 +27,7 @@ TEST(VerifyProperty, RightRewritesPass) {
     std::mt19937_64 random(seed);
     for (int i = 0; i < 3; ++i) (*registry()[random() % registry().size()])(model);
     if (model.history().empty()) continue;
-    const Verification result = verify(model, {.inputs = {{random_inputs(model, seed), "random"}}});
+    const Verification result = verify(model, {.measure = {.inputs = {random_inputs(model, seed), "random"}}});
     ++rewritten;
     passed += result.passed();
     EXPECT_NE(result.answer(), Answer::fail) << to_text(result) << print(model);

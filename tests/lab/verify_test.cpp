@@ -100,7 +100,7 @@ TEST(Verify, CannotTellWhereRoundingDecides) {
   };
   const Model lucky = model("b", "c"), unlucky = model("c", "b");
   const Inputs inputs{{at::tensor({1000.1f, -1000.1f, 1e-3f})}, "here"};
-  const Verification result = verify(unlucky, {.against = &lucky, .inputs = {inputs}});
+  const Verification result = verify(unlucky, {.against = &lucky, .measure = {.inputs = inputs}});
   const OutputCheck& check = result.sets[0].outputs[0];
   EXPECT_LT(check.relative(check.original_error), 1e-6);
   EXPECT_GT(check.relative(check.now.error), 1e-3);
@@ -126,7 +126,7 @@ TEST(Verify, ComparesWithAnotherModel) {
 TEST(Verify, LeavesThreadsRandomStateAndDefaultTypeAlone) {
   const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
   const int threads = at::get_num_threads();
-  verify(rewritten(), {.threads = threads + 1});
+  verify(rewritten(), {.measure = {.threads = threads + 1}});
   EXPECT_EQ(at::get_num_threads(), threads);
   EXPECT_TRUE(at::equal(at::detail::getDefaultCPUGenerator().get_state(), before));
   EXPECT_EQ(at::empty({0}).scalar_type(), at::kFloat);
@@ -175,8 +175,8 @@ TEST(Verify, NonFiniteValuesMustStandInTheSamePlaces) {
   };
   const Model log = model("log"), relu = model("relu");
   const Inputs inputs{{at::tensor({-1.f, 0.f, 1.f, 2.f})}, "here"};
-  EXPECT_TRUE(verify(log, {.inputs = {inputs}}).passed());
-  const Verification result = verify(relu, {.against = &log, .inputs = {inputs}});
+  EXPECT_TRUE(verify(log, {.measure = {.inputs = inputs}}).passed());
+  const Verification result = verify(relu, {.against = &log, .measure = {.inputs = inputs}});
   EXPECT_EQ(result.sets[0].outputs[0].problem, "nan or inf stands in other places");
 }
 
@@ -354,18 +354,18 @@ TEST(Verify, ASmallRowDoesNotHideBehindALargeOne) {
   x[0].mul_(1e6);
   const Inputs inputs{{x}, "here"};
   const Model same = model(1.5);
-  EXPECT_TRUE(verify(same, {.against = &right, .inputs = {inputs}}).passed());
+  EXPECT_TRUE(verify(same, {.against = &right, .measure = {.inputs = inputs}}).passed());
   Model shifted = parse(R"(graph():
     %x : f32[2, 8] [num_users=1] = placeholder[target=x]
     %y : f32[2, 8] [num_users=1] = call_function[target=aten.mul.Tensor](args = (%x, 1.5), kwargs = {})
     %z : f32[2, 8] [num_users=1] = call_function[target=aten.add.Tensor](args = (%y, 0.001), kwargs = {})
     return z)");
-  const Verification result = verify(shifted, {.against = &right, .inputs = {inputs}});
+  const Verification result = verify(shifted, {.against = &right, .measure = {.inputs = inputs}});
   EXPECT_EQ(result.answer(), Answer::fail) << to_text(result);
   // Of the large numbers it is less than a rounding.
   EXPECT_LT(0.001, 16 * 0x1p-24 * result.sets[0].outputs[0].scale);
   EXPECT_NE(result.reason().find("row 1 of 2"), std::string::npos) << result.reason();
-  EXPECT_EQ(verify(wrong, {.against = &right, .inputs = {inputs}}).answer(), Answer::fail);
+  EXPECT_EQ(verify(wrong, {.against = &right, .measure = {.inputs = inputs}}).answer(), Answer::fail);
 }
 
 // The expert is chosen by the larger of two numbers that differ by less than rounding does.
@@ -390,7 +390,7 @@ TEST(Verify, CannotTellWhereADecisionIsTooClose) {
     x[2][1] = 1 + 0.001f * static_cast<float>(i);
     x[2][5] = std::nextafter(1 + 0.001f * static_cast<float>(i), 2.f);
     const Inputs inputs{{x}, "here"};
-    const Verification result = verify(b, {.against = &a, .inputs = {inputs}});
+    const Verification result = verify(b, {.against = &a, .measure = {.inputs = inputs}});
     const bool differs = result.sets[0].outputs[0].now.error > 1e-3;
     flipped |= differs;
     if (differs) {

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 
@@ -12,7 +11,6 @@
 #include "lab/run/on_device.h"
 #include "lab/run/run_once.h"
 #include "lab/run/sized_inputs.h"
-#include "refx/error.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
 #include "refx/source.h"
@@ -35,19 +33,19 @@ class Bench {
   Bench(const Model& model, const BenchOptions& options)
       : model_(model),
         options_(options),
-        device_(to_device(options.device, model)),
+        device_(to_device(options.measure.device, model)),
         clock_(make_clock(device_)),
-        environment_(options.threads) {}
+        environment_(options.measure.threads.value_or(0)) {}
 
   Benchmark run() {
     if (options_.cuda_graph && device_.is_cpu())
-      throw Error("a CPU has no graphs to capture; choose a device: --device cuda");
+      throw HintedError("a CPU has no graphs to capture", Hint::other_device);
     describe();
     const double load = load_per_core();
     const Model other = options_.against ? *options_.against : original_of(model_);
     if (options_.against) check_inputs_fit(other, inputs_, result_.before);
     const Fresh after = fresh(model_);
-    result_.contest = measure("the whole model", fresh(other), after, options_.seconds);
+    result_.contest = measure("the whole model", fresh(other), after, options_.measure.seconds);
     if (options_.per_step) measure_steps(after);
     advise(load);
     return std::move(result_);
@@ -59,7 +57,7 @@ class Bench {
     result_.before = options_.against ? name_of(*options_.against) : "its original";
     if (!options_.against && model_.history().empty())
       result_.notes.push_back("the model has no steps: it was compared with itself");
-    Inputs inputs = sized_inputs(model_, options_.inputs, options_.batch, options_.seed);
+    Inputs inputs = sized_inputs(model_, options_.measure);
     inputs_ = on_device(inputs.values, device_);
     result_.inputs = describe_inputs(inputs);
     result_.device = device_.str();
@@ -76,14 +74,14 @@ class Bench {
   Contest measure(const std::string& what, const Fresh& before, const Fresh& after,
                   double seconds) {
     const auto progress = [&](double part) {
-      if (options_.progress)
-        options_.progress({100 * done_ + static_cast<std::size_t>(100 * part), 100 * total_, what});
+      if (const OnProgress& tell = options_.measure.progress)
+        tell({100 * done_ + static_cast<std::size_t>(100 * part), 100 * total_, what});
     };
     progress(0);
     const Contest result = contest(before, after, *clock_,
                                    {.rounds = options_.rounds,
                                     .seconds = seconds,
-                                    .seed = options_.seed,
+                                    .seed = options_.measure.seed,
                                     .progress = progress});
     ++done_;
     return result;
@@ -96,7 +94,7 @@ class Bench {
       const std::string what = fmt::format("step {}", step.id.value);
       result_.steps.push_back(
           {step.id, step.transformation, step.site,
-           measure(what, fresh(without), as_it_is, kStepPart * options_.seconds)});
+           measure(what, fresh(without), as_it_is, kStepPart * options_.measure.seconds)});
     }
   }
 
@@ -109,12 +107,11 @@ class Bench {
           load));
     const double spread = std::max(c.before.spread(), c.after.spread());
     if (c.speed != Speed::unstable && spread < kWideSpread) return;
-    std::vector<std::string> ways;
-    if (result_.threads > 1) ways.push_back("--threads 1");
-    ways.push_back(fmt::format("--seconds {:g}", 10 * options_.seconds));
-    if (device_.is_cpu()) ways.push_back("a fixed processor frequency");
-    result_.notes.push_back(fmt::format("runs vary by {:.0f}% (the middle half of them); what may help: {}",
-                                        100 * spread, fmt::join(ways, ", ")));
+    result_.notes.push_back(
+        fmt::format("runs vary by {:.0f}% (the middle half of them)", 100 * spread));
+    if (result_.threads > 1) result_.advice.push_back(Hint::one_thread);
+    result_.advice.push_back(Hint::more_seconds);
+    if (device_.is_cpu()) result_.advice.push_back(Hint::fixed_frequency);
   }
 
   const Model& model_;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lab/bench/contest_json.h"
 #include "refx/bench.h"
@@ -16,9 +17,7 @@ std::string duration(double seconds) {
 }
 
 Row row_of(const std::string& which, const std::string& name, const Timing& t) {
-  return {which,
-          name,
-          duration(t.median),
+  return {which, name, duration(t.median),
           fmt::format("{} .. {}", duration(t.low), duration(t.high)),
           fmt::format("{} runs", t.runs)};
 }
@@ -37,15 +36,23 @@ std::string steps_of(const std::vector<StepSpeed>& steps) {
 
 }  // namespace
 
-std::string to_text(const Benchmark& b) {
+std::vector<std::string> Benchmark::told(Phrase words) const {
+  std::vector<std::string> all = notes, ways;
+  for (Hint hint : advice) ways.push_back(words(hint));
+  if (!ways.empty()) all.push_back(fmt::format("what may help: {}", fmt::join(ways, ", ")));
+  return all;
+}
+
+std::string to_text(const Benchmark& b, Phrase words) {
   const Contest& c = b.contest;
-  std::string text = columns({row_of("before", b.before, c.before), row_of("after", b.after, c.after)});
+  std::string text =
+      columns({row_of("before", b.before, c.before), row_of("after", b.after, c.after)});
   text += fmt::format("{}: {}, 99% confidence, {} rounds\n", to_string(c.speed), ratio(c),
                       c.rounds.size());
   if (!b.steps.empty()) text += "\n" + steps_of(b.steps);
   text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", b.inputs, b.device,
                       b.threads, b.threads == 1 ? "" : "s", b.machine);
-  for (const std::string& note : b.notes) text += fmt::format("note: {}\n", note);
+  for (const std::string& note : b.told(words)) text += fmt::format("note: {}\n", note);
   return text;
 }
 
@@ -63,7 +70,7 @@ void write(Json& json, const Contest& c) {
   json.end().end();
 }
 
-std::string to_json(const Benchmark& b) {
+std::string to_json(const Benchmark& b, Phrase words) {
   Json json;
   json.object(Json::kLines).member("before", b.before).member("after", b.after);
   json.member("inputs", b.inputs).member("device", b.device).member("threads", b.threads);
@@ -76,7 +83,7 @@ std::string to_json(const Benchmark& b) {
     json.end();
   }
   json.end().key("notes").array();
-  for (const std::string& note : b.notes) json.value(note);
+  for (const std::string& note : b.told(words)) json.value(note);
   json.end().end();
   return json.take();
 }

@@ -1,13 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
-
 #include "refx/bisect.h"
-#include "refx/source.h"
 #include "util/columns.h"
 #include "util/json_writer.h"
-#include "util/shell_word.h"
 
 namespace refx {
 
@@ -19,16 +15,10 @@ std::vector<std::uint32_t> numbers(const std::vector<StepId>& ids) {
   return all;
 }
 
-std::string repair_command(const Bisection& b, const Model& model) {
-  if (!model.source())
-    return fmt::format("reverse {} with what is built on it{}", fmt::join(numbers(b.repair), ", "),
-                       b.discards ? ", dropping what was trained since" : "");
-  const std::string& path = model.source()->path();
-  std::filesystem::path out(path);
-  out.replace_filename(out.stem().string() + "-repaired.pt2");
-  return fmt::format("refx reverse {} {} --cascade{} -o {}", shell_word(path),
-                     fmt::join(numbers(b.repair), " "), b.discards ? " --discard-changes" : "",
-                     shell_word(out.string()));
+std::string repair_of(const Bisection& b, const std::string& said) {
+  if (!said.empty()) return said;
+  return fmt::format("reverse {} with what is built on it{}", fmt::join(numbers(b.repair), ", "),
+                     b.discards ? ", dropping what was trained since" : "");
 }
 
 std::string culprits_of(const Bisection& b, const Model& model) {
@@ -51,7 +41,7 @@ std::string culprits_of(const Bisection& b, const Model& model) {
 
 }  // namespace
 
-std::string to_text(const Bisection& b, const Model& model) {
+std::string to_text(const Bisection& b, const Model& model, const std::string& repair) {
   const bool original_fails = b.original == Verdict::bad;
   if (b.current == Verdict::good)
     return original_fails ? "the check passes on the model as it is, and fails on its original\n"
@@ -65,10 +55,10 @@ std::string to_text(const Bisection& b, const Model& model) {
   if (b.remembered) text += fmt::format(", {} remembered", b.remembered);
   text += b.repaired ? "; the check passes after\n"
                      : "; this would be the repair, but the check skipped it:\n";
-  return text + fmt::format("  {}\n", repair_command(b, model));
+  return text + fmt::format("  {}\n", repair_of(b, repair));
 }
 
-std::string to_json(const Bisection& b, const Model& model) {
+std::string to_json(const Bisection& b, const Model& model, const std::string& repair) {
   Json json;
   const auto ids = [&](const char* name, const std::vector<StepId>& all) {
     json.key(name).array();
@@ -92,7 +82,7 @@ std::string to_json(const Bisection& b, const Model& model) {
   ids("repair", b.repair);
   json.member("repaired", b.repaired);
   json.key("command");
-  b.repair.empty() ? json.null() : json.value(repair_command(b, model));
+  b.repair.empty() ? json.null() : json.value(repair_of(b, repair));
   ids("unsure", b.unsure);
   json.member("checks", std::uint64_t{b.checks}).member("remembered", std::uint64_t{b.remembered});
   json.end();

@@ -11,11 +11,12 @@
 
 namespace refx {
 
-Inputs sized_inputs(const Model& model, const Inputs& given, std::int64_t batch,
-                    std::uint64_t seed) {
-  if (batch > 0 && !given.values.empty())
+Inputs sized_inputs(const Model& model, const Measure& measure) {
+  const std::int64_t batch = measure.batch;
+  const std::uint64_t seed = measure.seed;
+  if (batch > 0 && !measure.inputs.values.empty())
     throw Error("give inputs or the size of a batch, not both");
-  if (!given.values.empty()) return given;
+  if (!measure.inputs.values.empty()) return measure.inputs;
   if (batch > 0)
     return {generated_inputs(model, seed, 0, batch),
             fmt::format("generated with seed {}, batch {}", seed, batch)};
@@ -40,20 +41,19 @@ void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs
                       const std::string& name) {
   const std::vector<NodeId> placeholders = user_placeholders(model);
   if (placeholders.size() != inputs.size())
-    throw Error(fmt::format("{} takes {} inputs, not {}", name, placeholders.size(),
-                            inputs.size()));
+    throw Error(
+        fmt::format("{} takes {} inputs, not {}", name, placeholders.size(), inputs.size()));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Node& node = model.graph()[placeholders[i]];
     if (node.type && inputs[i].isTensor() && !fits(*node.type, inputs[i].toTensor()))
-      throw Error(fmt::format("{} takes {} as '{}', not {}", name, print(*node.type),
-                              node.name, type_of_value(inputs[i])));
+      throw Error(fmt::format("{} takes {} as '{}', not {}", name, print(*node.type), node.name,
+                              type_of_value(inputs[i])));
   }
 }
 
 std::string describe_inputs(const Inputs& inputs) {
   std::vector<std::string> types;
-  for (const c10::IValue& value : inputs.values)
-    types.push_back(type_of_value(value));
+  for (const c10::IValue& value : inputs.values) types.push_back(type_of_value(value));
   return fmt::format("{}: {}", inputs.origin, fmt::join(types, ", "));
 }
 

@@ -1,12 +1,11 @@
 #pragma once
 
-#include "refx/inputs.h"
+#include "refx/measure.h"
 
 namespace refx {
 
-// The inputs to measure a model on: those given, if any; or of this batch, generated; or the usual.
-Inputs sized_inputs(const Model& model, const Inputs& given, std::int64_t batch,
-                    std::uint64_t seed);
+// The inputs to measure a model on: those given, if any; or of the batch, generated; or the usual.
+Inputs sized_inputs(const Model& model, const Measure& measure);
 
 // Throws Error that names the input if the model of this name takes others than these.
 void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs,

@@ -13,10 +13,10 @@
 #include "lab/bench/contest.h"
 #include "lab/run/machine.h"
 #include "lab/run/on_device.h"
-#include "lab/tune/place.h"
-#include "lab/tune/ranks.h"
 #include "lab/run/run_once.h"
 #include "lab/run/sized_inputs.h"
+#include "lab/tune/place.h"
+#include "lab/tune/ranks.h"
 #include "lab/tune/trials.h"
 #include "refx/error.h"
 #include "refx/reverse.h"
@@ -46,7 +46,8 @@ struct Class {
   PlaceClass result;
 
   const Moves* chosen() const {
-    return result.chosen < 0 ? nullptr : &result.trials[static_cast<std::size_t>(result.chosen)].moves;
+    return result.chosen < 0 ? nullptr
+                             : &result.trials[static_cast<std::size_t>(result.chosen)].moves;
   }
 };
 
@@ -55,12 +56,12 @@ class Tuner {
   Tuner(const Model& model, const TuneOptions& options)
       : input_(model),
         options_(options),
-        device_(to_device(options.device, model)),
+        device_(to_device(options.measure.device, model)),
         clock_(make_clock(device_)),
-        environment_(options.threads),
+        environment_(options.measure.threads.value_or(0)),
         ranks_(options.shards == 0 ? Ranks::from_environment() : nullptr) {
-    for (const TransformationPtr& t : options.transformations.empty() ? registry()
-                                                                      : options.transformations)
+    for (const TransformationPtr& t :
+         options.transformations.empty() ? registry() : options.transformations)
       if (!options.transformations.empty() || t->preserves_computation()) all_.push_back(t);
   }
 
@@ -83,7 +84,7 @@ class Tuner {
 
  private:
   void describe() {
-    given_ = sized_inputs(input_, options_.inputs, options_.batch, options_.seed);
+    given_ = sized_inputs(input_, options_.measure);
     inputs_ = on_device(given_.values, device_);
     tuning_.inputs = describe_inputs(given_);
     tuning_.device = device_.str();
@@ -283,11 +284,12 @@ class Tuner {
   }
 
   Trial tried(const Moves& moves, const Fresh& before, const Fresh& after) {
-    const Contest c = contest(before, after, *clock_,
-                              {.rounds = 10,
-                               .seconds = kPlacePart * options_.seconds,
-                               .seed = options_.seed,
-                               .progress = [this](double) { progress(std::string(what_), part_); }});
+    const Contest c =
+        contest(before, after, *clock_,
+                {.rounds = 10,
+                 .seconds = kPlacePart * options_.measure.seconds,
+                 .seed = options_.measure.seed,
+                 .progress = [this](double) { progress(std::string(what_), part_); }});
     return {moves, c.before.median, c.after.median, c.ratio, c.low, c.high, c.speed, false};
   }
 
@@ -304,7 +306,8 @@ class Tuner {
     } else {
       one_by_one(start, as_given);
       best = with_chosen(start);
-      tuning_.proof = any_chosen() ? prove("the whole model again", as_given, whole(best)) : tuning_.proof;
+      tuning_.proof =
+          any_chosen() ? prove("the whole model again", as_given, whole(best)) : tuning_.proof;
     }
     const bool pays = tuning_.proof.speed == Speed::faster && steps_of(best) != steps_of(input_);
     if (!pays) {
@@ -330,7 +333,8 @@ class Tuner {
     if (!exact) return "";
     progress("comparing results", 1);
     const Verification verification =
-        verify(best, {.against = &input_, .inputs = {given_}, .threads = 0, .seed = options_.seed});
+        verify(best, {.against = &input_,
+                      .measure = {.inputs = given_, .threads = 0, .seed = options_.measure.seed}});
     tuning_.verdict = verification.answer();
     if (tuning_.verdict == Answer::cannot_tell)
       tuning_.notes.push_back("it cannot be told whether the result computes what the model did: " +
@@ -402,7 +406,8 @@ class Tuner {
 
   // What pays by itself can still lose in the whole, where the next operator sees other strides.
   void drop_what_hurts(const Model& start, Model& best) {
-    if (std::count_if(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); }) < 2)
+    if (std::count_if(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); }) <
+        2)
       return;
     bool dropped = false;
     for (Class& c : classes_) {
@@ -435,24 +440,21 @@ class Tuner {
     }
   }
 
-  Fresh whole(const Model& model) const {
-    return runs_of(on_device(model, device_), inputs_);
-  }
+  Fresh whole(const Model& model) const { return runs_of(on_device(model, device_), inputs_); }
 
   Contest prove(const std::string& what, const Fresh& before, const Fresh& after) {
     return contest(before, after, *clock_,
                    {.rounds = 10,
-                    .seconds = options_.seconds,
-                    .seed = options_.seed,
+                    .seconds = options_.measure.seconds,
+                    .seed = options_.measure.seed,
                     .progress = [&](double part) { progress(what, part); }});
   }
 
   void progress(const std::string& what, double part) {
     what_ = what;
     part_ = part;
-    if (options_.progress)
-      options_.progress(
-          {100 * done_ + static_cast<std::size_t>(100 * part), 100 * total_, what});
+    if (const OnProgress& tell = options_.measure.progress)
+      tell({100 * done_ + static_cast<std::size_t>(100 * part), 100 * total_, what});
   }
 
   const Model& input_;

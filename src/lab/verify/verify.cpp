@@ -10,6 +10,8 @@
 #include <set>
 
 #include "lab/run/forms.h"
+#include "lab/run/machine.h"
+#include "lab/run/sized_inputs.h"
 #include "lab/verify/judge.h"
 #include "lab/verify/power.h"
 #include "lab/verify/witness.h"
@@ -31,11 +33,14 @@ class Verifier {
         options_(options),
         original_(original_of_forms(options.against ? *options.against : original_of(model), model,
                                     wide_forms_)) {
-    result_.seed = options.seed;
+    const std::string& device = options.measure.device;
+    if (!device.empty() && to_device(device, model) != to_device("", model))
+      throw Error(fmt::format("verify runs models where they are, not on '{}'", device));
+    result_.seed = options.measure.seed;
   }
 
   Verification run() {
-    const Environment environment(options_.threads);
+    const Environment environment(options_.measure.threads.value_or(1));
     result_.threads = at::get_num_threads();
     call_witnesses();
     for (const Witness& witness : witnesses_) {
@@ -51,11 +56,11 @@ class Verifier {
 
   // For judging many forms: the original is run by prepare(), once.
   void prepare() {
-    const Environment environment(options_.threads);
+    const Environment environment(options_.measure.threads.value_or(1));
     call_witnesses();
   }
   Answer answer(const Model& form) const {
-    const Environment environment(options_.threads);
+    const Environment environment(options_.measure.threads.value_or(1));
     Answer worst = Answer::pass;
     for (const Witness& witness : witnesses_) {
       worst = std::max(worst, SetCheck{"", compare(witness, form)}.answer());
@@ -68,15 +73,12 @@ class Verifier {
   // ---- the original ----------------------------------------------------------------------------
 
   void call_witnesses() {
-    if (!options_.inputs.empty()) {
-      for (const Inputs& inputs : options_.inputs) add_witness(inputs);
-    } else {
-      add_samples();
-      for (std::uint64_t i = 0; i < kSeeds; ++i) add_generated(options_.seed + i, 0);
-      if (has_symbolic_inputs(original_.model))
-        for (int i = 1; i <= kVariations; ++i) add_generated(options_.seed, i);
-      if (witnesses_.empty()) throw Error(first_refusal_);
-    }
+    const Measure& measure = options_.measure;
+    if (!measure.inputs.values.empty() || measure.batch > 0)
+      add_witness(sized_inputs(original_.model, measure));
+    else
+      call_usual_witnesses();
+    for (const Inputs& inputs : options_.more_inputs) add_witness(inputs);
     result_.random = std::any_of(witnesses_.begin(), witnesses_.end(),
                                  [](const Witness& w) { return w.as_it_runs().random; });
     for (Witness& witness : witnesses_) {
@@ -88,9 +90,18 @@ class Verifier {
     }
   }
 
+  void call_usual_witnesses() {
+    const std::uint64_t seed = options_.measure.seed;
+    add_samples();
+    for (std::uint64_t i = 0; i < kSeeds; ++i) add_generated(seed + i, 0);
+    if (has_symbolic_inputs(original_.model))
+      for (int i = 1; i <= kVariations; ++i) add_generated(seed, i);
+    if (witnesses_.empty()) throw Error(first_refusal_);
+  }
+
   void add_witness(Inputs inputs) {
     progress("the original");
-    witnesses_.emplace_back(original_, std::move(inputs), options_.seed);
+    witnesses_.emplace_back(original_, std::move(inputs), options_.measure.seed);
   }
 
   void add_samples() {
@@ -181,7 +192,7 @@ class Verifier {
   void test_power() {
     if (!result_.in_fp64 || options_.tolerance > 0 || model_.history().empty()) return;
     const Model wide = wide_forms_.of(model_);
-    const PowerTest test(model_, wide, witnesses_, options_.seed);
+    const PowerTest test(model_, wide, witnesses_, options_.measure.seed);
     std::map<std::string, std::vector<const Step*>> alike;
     for (const Step& step : model_.history()) alike[step.signature].push_back(&step);
     for (const auto& [signature, steps] : alike) {
@@ -207,7 +218,7 @@ class Verifier {
   }
 
   void progress(const std::string& what) {
-    if (options_.progress) options_.progress({0, 0, what});
+    if (options_.measure.progress) options_.measure.progress({0, 0, what});
   }
 
   const Model& model_;
