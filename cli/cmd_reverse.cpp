@@ -4,12 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <set>
-#include <unordered_map>
 
 #include "commands.h"
 #include "files.h"
 #include "output.h"
 #include "refx/error.h"
+#include "refx/original.h"
 #include "refx/pt2.h"
 #include "refx/reverse.h"
 #include "util/json_writer.h"
@@ -36,16 +36,6 @@ std::vector<StepId> selected(const Model& model, const ReverseOptions& options) 
   return {ids.begin(), ids.end()};
 }
 
-// The tensors of the original where a step changed them; undefined where there was none.
-std::unordered_map<StateId, at::TensorBase> original_tensors(const Model& model) {
-  std::unordered_map<StateId, at::TensorBase> tensors;
-  for (const Step& step : model.history())
-    for (const Edit& edit : step.edits)
-      if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
-        tensors.try_emplace(change->id, change->before ? change->before->tensor : at::TensorBase());
-  return tensors;
-}
-
 // The fate of every step that was live and is not any more.
 struct Report {
   struct Row {
@@ -55,7 +45,7 @@ struct Report {
   };
   std::vector<Row> rows;
   std::size_t left = 0;
-  bool original = false;  // nothing is left, and no trained value was carried back
+  bool original = false;  // byte for byte
 };
 
 std::string fate(const Report::Row& row) {
@@ -104,7 +94,6 @@ int reverse(const ReverseOptions& options) {
   const std::vector<StepId> steps = selected(model, options);
   if (steps.empty()) note(fmt::format("{} has no steps to reverse", options.model));
 
-  const auto originals = original_tensors(model);
   std::map<StepId, Report::Row> labels;
   for (const Step& step : model.history())
     labels.emplace(step.id, Report::Row{step.id, step.transformation, step.site, nullptr});
@@ -121,12 +110,7 @@ int reverse(const ReverseOptions& options) {
     report.rows.back().replaced = &replaced;
   }
   report.left = model.history().size();
-  report.original = report.left == 0;
-  for (const auto& [id, tensor] : originals) {
-    const StateEntry* entry = model.state().find(id);
-    const bool same = entry ? entry->tensor.is_same(tensor) : !tensor.defined();
-    report.original = report.original && same;
-  }
+  report.original = is_original(model);
 
   if (!steps.empty() || !same_file(options.model, options.output)) write(model, options.output);
   if (options.json)

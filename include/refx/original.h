@@ -8,4 +8,8 @@ namespace refx {
 // in it. A copy: the model stays as it is, and tensors that no step touched are shared.
 Model original_of(const Model& model);
 
+// Whether the model is the one of the file that was first transformed, bit for bit: save() writes
+// that file's bytes then.
+bool is_original(const Model& model);
+
 }  // namespace refx
