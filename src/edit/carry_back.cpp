@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/content.h"
-#include "refx/error.h"
+#include "refx/hint.h"
 
 namespace refx {
 
@@ -39,9 +39,9 @@ bool left_alone(const at::Tensor& values, const at::Tensor& original) {
 }
 
 [[noreturn]] void refuse(const Step& step, const std::string& name, const std::string& why) {
-  throw Error(fmt::format("step {} ({}, {}) cannot be reversed: '{}' was changed since, {}; "
-                          "reverse with discard_changes to drop the change",
-                          step.id.value, step.transformation, step.site, name, why));
+  throw HintedError(fmt::format("step {} ({}, {}) cannot be reversed: '{}' was changed since, {}",
+                                step.id.value, step.transformation, step.site, name, why),
+                    Hint::discard_changes);
 }
 
 // Whether the state has another tensor than the step put there, or other values in it.

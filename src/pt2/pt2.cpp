@@ -8,7 +8,7 @@
 #include "ir/content.h"
 #include "pt2/history_file.h"
 #include "pt2/read_program.h"
-#include "refx/error.h"
+#include "refx/hint.h"
 #include "refx/validate.h"
 
 namespace refx {
@@ -89,8 +89,8 @@ Model load(const std::string& path, const LoadOptions& options) {
                                    [](const Record& record) { return record.name.starts_with("refx/"); });
   const bool history = options.history && touched;
   if (history && !source->archive->find(kHistory))
-    throw Error(fmt::format("{}: there are records of a history, but no '{}'; `refx forget` drops them and keeps "
-                            "the model", path, kHistory));
+    throw HintedError(
+        fmt::format("{}: there are records of a history, but no '{}'", path, kHistory), Hint::forget);
   source->whole = !touched;
   if (history)
     read_original_records(*source);

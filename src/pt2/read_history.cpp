@@ -7,7 +7,7 @@
 #include "pt2/history_file.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/value_json.h"
-#include "refx/error.h"
+#include "refx/hint.h"
 #include "refx/restore.h"
 
 namespace refx {
@@ -34,6 +34,9 @@ class HistoryReader {
       if (format != 1)
         throw Error(fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
       f();
+    } catch (const HintedError& error) {
+      throw HintedError(fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.problem()),
+                        error.hint());
     } catch (const std::exception& error) {
       throw Error(fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.what()));
     }
@@ -46,8 +49,9 @@ class HistoryReader {
                                    archive_.read(archive_.at(kWeightsConfig)),
                                    archive_.read(archive_.at(kConstantsConfig)));
     if (text_in(root_["fits"]) != now)
-      throw Error("another program has changed the model since refx wrote it, so its history does not "
-                  "belong to it any more; `refx forget` drops the history and keeps the model");
+      throw HintedError("another program has changed the model since refx wrote it, so its history does "
+                        "not belong to it any more",
+                        Hint::forget);
   }
 
   void records(Pt2Source& source) {
