@@ -32,9 +32,6 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_
       unit_${i} PROPERTIES ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;${models_variable}" FIXTURES_REQUIRED "${models_fixture}")
   endforeach()
-  # Checks that look at which tests ran cannot be dealt out.
-  add_test(NAME unit_layers COMMAND refx_tests --gtest_brief=1 --gtest_filter=Layers.*
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 elseif(BUILD_TESTING AND test_sources)
   message(WARNING "GoogleTest, RapidCheck or libzip not found: no unit tests")
 endif()

@@ -89,16 +89,25 @@ TEST(Archive, FindsDamageWhenTheRecordIsFirstUsed) {
 TEST(Archive, MayBeSharedByThreads) {
   const Folder folder;
   write_with_torch(folder / "m.pt2", some_contents());
+  const Contents expected = read_all(folder / "m.pt2");
   const auto archive = Archive::open(folder / "m.pt2");
+  std::vector<Contents> read(4), mapped(4);
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&, i] {
       for (const Record& record : archive->records()) {
-        archive->read(record);
-        archive->map(record, i % 2)->require();
+        read[i].emplace_back(record.name, archive->read(record));
+        const auto content = archive->map(record, i % 2);
+        content->require();
+        mapped[i].emplace_back(
+            record.name, std::string(static_cast<const char*>(content->data()), record.size));
       }
     });
   for (auto& thread : threads) thread.join();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(read[i], expected) << "thread " << i;
+    EXPECT_EQ(mapped[i], expected) << "thread " << i;
+  }
 }
 
 TEST(Archive, OpensTenThousandRecords) {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <string>
 
+#include "kit.h"
 #include "refx/builder.h"
-#include "refx/error.h"
 #include "refx/executor.h"
 
 namespace refx::testing {
@@ -49,14 +49,6 @@ inline void expect_same(const Body& body, const at::Tensor& x, const at::Tensor&
   expect_same(model, {x}, expected);
 }
 
-inline std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 inline void expect_error(const std::function<void()>& f, const std::vector<std::string>& parts) {
   std::string message = error_of(f);
   for (const auto& part : parts) {
