@@ -99,8 +99,8 @@ TEST(Archive, MayBeSharedByThreads) {
         read[i].emplace_back(record.name, archive->read(record));
         const auto content = archive->map(record, i % 2);
         content->require();
-        mapped[i].emplace_back(
-            record.name, std::string(static_cast<const char*>(content->data()), record.size));
+        mapped[i].emplace_back(record.name,
+                               std::string(static_cast<const char*>(content->data()), record.size));
       }
     });
   for (auto& thread : threads) thread.join();

@@ -157,7 +157,12 @@ TEST(ValuesFile, Copies) {
   const char* from = std::getenv("REFX_VALUES_FROM");
   const char* to = std::getenv("REFX_VALUES_TO");
   if (!from || !to) GTEST_SKIP() << "no files given";
+  const auto values = tensors_in(read_values(from));
   write_values(to, read_values(from));
+  const auto again = tensors_in(read_values(to));
+  ASSERT_EQ(again.size(), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_TRUE(at::allclose(again[i], values[i], 0, 0, /*equal_nan=*/true)) << "tensor " << i;
 }
 
 }  // namespace

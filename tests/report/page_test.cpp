@@ -45,7 +45,11 @@ TEST(ReportPages, AreWritten) {
   if (!folder || page_template().empty()) GTEST_SKIP() << "no folder in REFX_PAGES";
   std::filesystem::create_directories(folder);
   const auto write = [&](const char* name, const Model& model, const ReportOptions& options) {
-    std::ofstream(std::filesystem::path(folder) / name) << report(model, options);
+    const auto path = std::filesystem::path(folder) / name;
+    const std::string page = report(model, options);
+    std::ofstream(path) << page;
+    EXPECT_EQ(std::filesystem::file_size(path), page.size()) << name;
+    EXPECT_NE(page.find("</html>"), std::string::npos) << name;
   };
   const Verification verification = testing::some_verification();
   const Benchmark benchmark = testing::some_benchmark();

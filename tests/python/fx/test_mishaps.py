@@ -93,11 +93,15 @@ def test_a_transformation_that_moves_a_node():
 
 
 def test_marks_that_are_no_marks():
-    gm = traced()
     for value in ("abc", ["abc"], 3, (1, 2)):
+        gm = traced()
         find(gm, "act").meta["refx"] = value
+        before = Snapshot(gm)
         MergeLinears()(gm)
+        assert [step.transformation for step in refx.fx.log(gm)] == ["merge-linears"]
+        assert find(gm, "act").meta["refx"] is value
         MergeLinears()(gm, reverse=True)
+        Snapshot(gm).assert_equals(before)
 
 
 def test_metadata_that_nodes_share():
@@ -200,6 +204,7 @@ def test_a_copy_that_others_change_before_it_is_used(copied):
 
 def test_names_after_steps_and_a_pickle_are_unique():
     gm = traced(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    expected = gm(torch.ones(2, 4))
     fuse = refx.fx.FuseBiasInLinear()
     fuse(gm)
     refx.fx.reverse(gm, 1)
@@ -207,6 +212,10 @@ def test_names_after_steps_and_a_pickle_are_unique():
     gm = pickle.loads(pickle.dumps(gm))
     refx.fx.reverse(gm, 2)
     fuse(gm)  # lints
+    names = [node.name for node in gm.graph.nodes]
+    assert len(set(names)) == len(names)
+    assert len(refx.fx.log(gm)) == 2
+    torch.testing.assert_close(gm(torch.ones(2, 4)), expected)
 
 
 Pair = collections.namedtuple("Pair", "a b")
