@@ -1,10 +1,11 @@
 // Any model comes back from its text: the same text, and equal nodes.
 
+#include "property.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <bit>
-#include <cstdlib>
 #include <functional>
 
 #include "refx/editor.h"
@@ -229,17 +230,8 @@ bool same_nodes(const Graph& a, const Graph& b) {
                     [&](NodeId x, NodeId y) { return x == y && a[x] == b[y]; });
 }
 
-// Reproducible: RC_PARAMS in the environment has the last word.
 void check(const char* what, const std::function<void()>& property) {
-  rc::detail::TestParams params;
-  params.seed = 20240229;
-  params.maxSuccess = 3000;
-  rc::detail::TestMetadata metadata;
-  metadata.description = what;
-  const auto result = std::getenv("RC_PARAMS")
-                          ? rc::detail::checkTestable(property, metadata)
-                          : rc::detail::checkTestable(property, metadata, params);
-  EXPECT_TRUE(result.template is<rc::detail::SuccessResult>());
+  testing::check_property(what, 3000, 20240229, property);
 }
 
 TEST(TextProperty, AnyModelRoundTrips) {
