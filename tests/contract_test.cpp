@@ -1,10 +1,10 @@
 // What every transformation promises, checked for each registered one on each model of the zoo.
 
 #include <algorithm>
-#include <random>
 
 #include "edit/transaction.h"
 #include "kit.h"
+#include "property.h"
 #include "zoo.h"
 
 namespace refx::testing {
@@ -96,20 +96,24 @@ TEST_P(Contract, EveryPairReversesInBothOrders) {
 TEST_P(Contract, StepsReverseOneByOneInRandomOrder) {
   const Model& original = GetParam().model;
   const std::string before = snapshot(original);
-  std::mt19937 random(7);
-  for (Dependents policy : {Dependents::cascade, Dependents::reapply}) {
-    Model model = original;
-    for (const auto& transformation : registry()) (*transformation)(model);
-    for (int i = 0; !model.history().empty(); ++i) {
-      ASSERT_LT(i, 500) << "reversal does not come to an end";
-      const auto live = model.history().ids();
-      const StepId id = live[random() % live.size()];
-      reverse(model, id, {.dependents = policy, .discard_changes = false});
-      EXPECT_FALSE(model.history().contains(id));
-      validate(model);
-    }
-    expect_identical(model, before, "all reversed one by one");
-  }
+  Model all = original;
+  for (const auto& transformation : registry()) (*transformation)(all);
+  for (const Dependents policy : {Dependents::cascade, Dependents::reapply})
+    check_property("steps reverse one by one in any order", 2, 7, [&] {
+      const auto order = *up_to(40, any_number());
+      Model model = all;
+      for (std::size_t i = 0; !model.history().empty(); ++i) {
+        RC_ASSERT(i < 500u);
+        const auto live = model.history().ids();
+        const StepId id =
+            live[static_cast<std::size_t>(i < order.size() ? order[i] : 0) % live.size()];
+        RC_LOG() << "reverse " << model.history()[id] << std::endl;
+        reverse(model, id, {.dependents = policy, .discard_changes = false});
+        EXPECT_FALSE(model.history().contains(id));
+        validate(model);
+      }
+      expect_identical(model, before, "all reversed one by one");
+    });
 }
 
 TEST_P(Contract, AnyFailureLeavesTheModelAsItWas) {

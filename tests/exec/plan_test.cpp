@@ -4,6 +4,7 @@
 
 #include "exec/memory.h"
 #include "exec/same.h"
+#include "property.h"
 
 namespace refx::testing {
 namespace {
@@ -232,27 +233,30 @@ TEST_F(Plan, ARefusedRunLeavesThePlanUsable) {
 }
 
 TEST(Memory, BuffersThatLiveTogetherLieApart) {
-  std::mt19937 random(7);
-  for (int round = 0; round < 200; ++round) {
-    std::vector<exec::Buffer> buffers(1 + random() % 30);
-    for (auto& b : buffers) {
-      b.bytes = 1 + random() % 1000;
-      b.first = random() % 20;
-      b.last = b.first + random() % 6;
-    }
-    std::size_t size = exec::place(buffers);
+  using rc::gen::inRange;
+  const auto any_buffer = rc::gen::resize(
+      rc::kNominalSize,
+      rc::gen::map(rc::gen::tuple(inRange<std::size_t>(1, 1001), inRange<std::size_t>(0, 20),
+                                  inRange<std::size_t>(0, 6)),
+                   [](const std::tuple<std::size_t, std::size_t, std::size_t>& numbers) {
+                     const auto [bytes, first, length] = numbers;
+                     return exec::Buffer{bytes, first, first + length};
+                   }));
+  check_property("buffers that live together lie apart", 200, 7, [&] {
+    auto buffers = *up_to(30, any_buffer);
+    const std::size_t size = exec::place(buffers);
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       const auto& a = buffers[i];
       EXPECT_EQ(a.offset % 64, 0u);
       EXPECT_LE(a.offset + a.bytes, size);
       for (std::size_t j = 0; j < i; ++j) {
         const auto& b = buffers[j];
-        bool together = a.first <= b.last && b.first <= a.last;
-        bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+        const bool together = a.first <= b.last && b.first <= a.last;
+        const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
         EXPECT_FALSE(together && overlap);
       }
     }
-  }
+  });
 }
 
 TEST(Memory, AChainNeedsTwoBuffersOnly) {
