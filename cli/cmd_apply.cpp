@@ -22,28 +22,7 @@ namespace refx::cli {
 
 namespace {
 
-using Transformations = std::vector<const Transformation*>;
-
-// Folding needs a linear that was neither merged nor padded, and merging one that was not padded.
-int rank(const Transformation& transformation) {
-  const std::string name = transformation.name();
-  return name.starts_with("fuse-batch-norm-") ? 0 : name == "fuse-bias-in-linear" ? 2 : 1;
-}
-
-Transformations chosen(const std::vector<std::string>& names) {
-  Transformations all;
-  for (const std::string& name : names) {
-    if (name != "all") {
-      all.push_back(&find_transformation(name));
-      continue;
-    }
-    const auto first = static_cast<std::ptrdiff_t>(all.size());
-    for (const auto& transformation : registry()) all.push_back(transformation.get());
-    std::stable_sort(all.begin() + first, all.end(),
-                     [](auto* a, auto* b) { return rank(*a) < rank(*b); });
-  }
-  return all;
-}
+using Transformations = std::vector<TransformationPtr>;
 
 struct Refused {
   std::string transformation, site, reason;
@@ -57,7 +36,7 @@ struct Applied {
 Applied apply_all(Model& model, const Transformations& transformations, const SiteFilter& filter) {
   Applied applied;
   Progress progress(transformations.size());
-  for (const Transformation* transformation : transformations) {
+  for (const TransformationPtr& transformation : transformations) {
     progress.next(transformation->name());
     const Outcome outcome = refx::apply(model, *transformation, filter);
     applied.steps.insert(applied.steps.end(), outcome.steps.begin(), outcome.steps.end());
@@ -71,7 +50,7 @@ Applied apply_all(Model& model, const Transformations& transformations, const Si
 // The names that a pattern may have meant: what was done, now or before, is refused, or is left.
 std::vector<std::string> known_sites(const Model& model, const Transformations& transformations) {
   std::vector<std::string> names;
-  for (const Transformation* transformation : transformations) {
+  for (const TransformationPtr& transformation : transformations) {
     const Findings found = transformation->find(model);
     for (const Step& step : model.history())
       if (step.transformation == transformation->name()) names.push_back(step.site);
@@ -105,7 +84,8 @@ void check_patterns(const ApplyOptions& options, const Model& model,
 
 void print_nothing_done(const Model& model, const Transformations& transformations) {
   std::set<std::string> names;
-  for (const Transformation* transformation : transformations) names.insert(transformation->name());
+  for (const TransformationPtr& transformation : transformations)
+    names.insert(transformation->name());
   std::size_t steps = 0;
   for (const Step& step : model.history()) steps += names.count(step.transformation);
   const std::string who =
@@ -157,7 +137,7 @@ void print_json(const ApplyOptions& options, const Model& model, const Applied& 
 }  // namespace
 
 int apply(const ApplyOptions& options) {
-  const Transformations transformations = chosen(options.transformations);
+  const Transformations transformations = find_transformations(options.transformations);
   if (!options.dry_run) require_output("apply", options.model, options.output);
   Model model = load(options.model);
   const Counts before = operators(model);

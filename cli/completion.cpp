@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 Words transformations(Takes takes) {
   Words names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());
-  if (takes == Takes::transformation) names.push_back("all");
+  if (takes == Takes::transformation) names.emplace_back(kAll);
   return names;
 }
 

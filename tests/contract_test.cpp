@@ -48,7 +48,8 @@ TEST_P(Contract, ApplyRunReverseRedo) {
       expect_identical(model, before, "no site");
       continue;
     }
-    expect_same_results(original, model, random_inputs(original));
+    if (transformation->preserves_computation())
+      expect_same_results(original, model, random_inputs(original));
     EXPECT_TRUE((*transformation)(model).steps.empty()) << "a second application does something";
     EXPECT_FALSE(transformation->get_transformed_nodes(model).empty());
     const std::string after = snapshot(model);
@@ -73,7 +74,8 @@ TEST_P(Contract, EveryPairReversesInBothOrders) {
       Model both = only_a;
       (*b)(both);
       validate(both);
-      expect_same_results(original, both, random_inputs(original));
+      const bool promised = a->preserves_computation() && b->preserves_computation();
+      if (promised) expect_same_results(original, both, random_inputs(original));
 
       Model last_first = both;
       (*b)(last_first, Reverse::yes);
@@ -85,7 +87,7 @@ TEST_P(Contract, EveryPairReversesInBothOrders) {
       Model first_first = both;
       (*a)(first_first, Reverse::yes);
       validate(first_first);
-      expect_same_results(original, first_first, random_inputs(original));
+      if (promised) expect_same_results(original, first_first, random_inputs(original));
       for (const Step& step : first_first.history()) EXPECT_EQ(step.transformation, b->name());
       reverse_all(first_first);
       expect_identical(first_first, before, a->name() + " first, then all");

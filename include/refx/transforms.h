@@ -4,14 +4,17 @@
 
 namespace refx {
 
-#define REFX_TRANSFORMATION(Class, Name, Summary)                    \
-  class Class : public ReversibleTransformation {                    \
-   public:                                                           \
-    std::string name() const override { return Name; }               \
-    std::string summary() const override { return Summary; }         \
-    bool preserves_computation() const override { return true; }     \
-    Findings find(const Model& model) const override;                \
-    void apply(Editor& editor, const Site& site) const override;     \
+// Of a rewritten model: the same up to rounding, or not.
+enum class Results { same, other };
+
+#define REFX_TRANSFORMATION(Class, Name, Results_, Summary)                            \
+  class Class : public ReversibleTransformation {                                     \
+   public:                                                                            \
+    std::string name() const override { return Name; }                                \
+    std::string summary() const override { return Summary; }                          \
+    bool preserves_computation() const override { return Results_ == Results::same; } \
+    Findings find(const Model& model) const override;                                 \
+    void apply(Editor& editor, const Site& site) const override;                      \
   };
 #include "refx/registry.def"
 #undef REFX_TRANSFORMATION

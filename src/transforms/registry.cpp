@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "refx/error.h"
+#include "refx/hint.h"
 #include "refx/transforms.h"
 #include "util/did_you_mean.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 std::vector<TransformationPtr>& all() {
   static std::vector<TransformationPtr> transformations = {
-#define REFX_TRANSFORMATION(Class, Name, Summary) std::make_shared<Class>(),
+#define REFX_TRANSFORMATION(Class, Name, Results, Summary) std::make_shared<Class>(),
 #include "refx/registry.def"
 #undef REFX_TRANSFORMATION
   };
@@ -36,9 +36,9 @@ const TransformationPtr& find(std::string_view name) {
   std::vector<std::string> names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());
   const std::string near = nearest(name, names);
-  throw Error(fmt::format(
-      "there is no transformation '{}'{}", name,
-      near.empty() ? "; `refx list` shows them" : fmt::format("; did you mean '{}'?", near)));
+  const std::string problem = fmt::format("there is no transformation '{}'", name);
+  if (near.empty()) throw HintedError(problem, Hint::see_transformations);
+  throw Error(fmt::format("{}; did you mean '{}'?", problem, near));
 }
 
 }  // namespace
@@ -52,11 +52,18 @@ const Transformation& find_transformation(std::string_view name) { return *find(
 
 std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names) {
   std::vector<TransformationPtr> found;
-  for (const std::string& name : names) found.push_back(find(name));
+  for (const std::string& name : names) {
+    if (name == kAll)
+      found.insert(found.end(), registry().begin(), registry().end());
+    else
+      found.push_back(find(name));
+  }
   return found;
 }
 
 void register_transformation(TransformationPtr transformation) {
+  if (transformation->name() == kAll)
+    throw Error(fmt::format("a transformation cannot be called '{}': that means every one", kAll));
   if (lookup_transformation(transformation->name()))
     throw Error(fmt::format("a transformation '{}' is already registered", transformation->name()));
   all().push_back(std::move(transformation));
