@@ -32,6 +32,20 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_
       unit_${i} PROPERTIES ENVIRONMENT
       "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;${models_variable}" FIXTURES_REQUIRED "${models_fixture}")
   endforeach()
+  # A transformation is known to the program and to every test as soon as it is registered.
+  if(TARGET refx_cli)
+    refx_executable(refx_one_more tests/one_more.cpp)
+    target_link_libraries(refx_one_more PRIVATE refx_commands)
+    add_dependencies(refx_tests refx_one_more)
+    add_test(NAME one_more_transformation
+             COMMAND refx_tests --gtest_brief=1
+                     --gtest_filter=OneMore.*:Program.*:Completion.*:Files.*:*Contract.ApplyRunReverseRedo*
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(
+      one_more_transformation PROPERTIES ENVIRONMENT
+      "REFX_ONE_MORE=1;OMP_NUM_THREADS=1;REFX_PROGRAM=$<TARGET_FILE:refx_one_more>;${models_variable}"
+      FIXTURES_REQUIRED "${models_fixture}")
+  endif()
 elseif(BUILD_TESTING AND test_sources)
   message(WARNING "GoogleTest, RapidCheck or libzip not found: no unit tests")
 endif()

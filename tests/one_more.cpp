@@ -1,0 +1,40 @@
+// A transformation that refx does not have. It is registered where REFX_ONE_MORE is set, in these
+// tests and in a program that is linked with this file: nothing else should have to know of it.
+
+#include <cstdlib>
+
+#include "refx/registry.h"
+
+namespace refx::testing {
+namespace {
+
+class SpellOutSoftmax : public ReversibleTransformation {
+ public:
+  std::string name() const override { return "spell-out-softmax"; }
+  std::string summary() const override { return "softmax(x, d) -> _softmax(x, d, False)"; }
+  bool preserves_computation() const override { return true; }
+
+  Findings find(const Model& model) const override {
+    Findings findings;
+    for (NodeId id : model.graph())
+      if (const Node& node = model.graph()[id];
+          node.target == "aten.softmax.int" && node.args.size() == 2 && node.kwargs.empty())
+        findings.sites.push_back({node.name, {id}});
+    return findings;
+  }
+
+  void apply(Editor& editor, const Site& site) const override {
+    Node node = editor.graph()[site.nodes[0]];
+    node.target = "aten._softmax.default";
+    node.args.emplace_back(false);
+    editor.set_node(site.nodes[0], std::move(node));
+  }
+};
+
+const bool registered = [] {
+  if (std::getenv("REFX_ONE_MORE")) register_transformation<SpellOutSoftmax>();
+  return true;
+}();
+
+}  // namespace
+}  // namespace refx::testing
