@@ -5,9 +5,10 @@
 #include <algorithm>
 
 #include "commands.h"
-#include "text/json_args.h"
 #include "output.h"
 #include "refx/pt2.h"
+#include "refx/text.h"
+#include "util/json_writer.h"
 
 namespace refx::cli {
 
@@ -28,7 +29,8 @@ void print_json(const Model& model) {
     json.object().member("id", step.id.value).member("transformation", step.transformation);
     json.member("site", step.site).key("nodes").array();
     for (NodeId id : step.nodes) json.value(name_of(step, id));
-    json.end().member("parameters", step.parameters).member("bytes", step.bytes()).end();
+    json.end().key("parameters").json(to_json(step.parameters));
+    json.member("bytes", step.bytes()).end();
   }
   fmt::print("{}", json.end().take());
 }

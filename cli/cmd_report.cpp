@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "archive/atomic_file.h"
 #include "commands.h"
 #include "files.h"
 #include "output.h"
@@ -27,7 +26,7 @@ int report(const ReportOptions& options) {
   how.measure.progress = progress.callback();
   const MeasuredReport page = measured_report(model, how);
   progress.clear();
-  write_atomically(options.output, page.html);
+  write_report(options.output, page.html);
   for (const std::string& text : page.notes) note(text);
   note(fmt::format("wrote {} ({})", options.output, human_bytes(page.html.size())));
   return kDone;

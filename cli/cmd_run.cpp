@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "lab/run/run_once.h"
 #include "output.h"
 #include "refx/inputs.h"
+#include "refx/measure.h"
 #include "refx/pt2.h"
 #include "refx/text.h"
 #include "util/json_writer.h"
@@ -84,19 +84,18 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
 
 int run(const RunOptions& options) {
   const Model model = load(options.model);
-  const std::uint64_t seed = options.measure.seed;
-  const Inputs inputs = inputs_for(model, options.inputs, seed);
-  const Environment environment(options.measure.threads.value_or(0));
-  const Run result = run_once(model, inputs.values, seed);
+  Measure measure = options.measure;
+  measure.inputs = inputs_for(model, options.inputs, measure.seed);
+  const RunResult result = run_on_copies(model, measure);
   std::vector<Summary> summaries;
   for (const Leaf& leaf : leaves(result.output)) summaries.push_back(summary_of(leaf));
   if (!options.output.empty()) write_values(options.output, result.output);
   if (options.json)
-    print_json(inputs.origin, summaries);
+    print_json(result.inputs, summaries);
   else
-    print_table(inputs.origin, summaries);
+    print_table(result.inputs, summaries);
   if (result.random)
-    note(fmt::format("the outputs are random: they were drawn from seed {}", seed));
+    note(fmt::format("the outputs are random: they were drawn from seed {}", measure.seed));
   if (!options.output.empty()) note(fmt::format("{} written, for torch.load", options.output));
   return kDone;
 }

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/id.h"
 
 namespace refx {
@@ -51,7 +52,7 @@ struct Dict {
 };
 
 // One argument of a node: what torch.fx and torch.export allow there. A plain value.
-class Arg {
+class REFX_API Arg {
  public:
   using Storage =
       std::variant<None, bool, std::int64_t, double, std::complex<double>, std::string,
@@ -92,7 +93,7 @@ class Arg {
   }
 
   // Exact: nan equals itself, 0.0 is not -0.0, 7 is not 7.0.
-  friend bool operator==(const Arg& a, const Arg& b);
+  friend REFX_API bool operator==(const Arg& a, const Arg& b);
 
  private:
   Storage value_;

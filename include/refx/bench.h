@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/hint.h"
 #include "refx/measure.h"
 #include "refx/model.h"
@@ -27,7 +28,7 @@ struct Timing {
 };
 
 enum class Speed { faster, slower, no_difference, unstable };
-std::string to_string(Speed speed);  // "faster", "slower", "no difference", "unstable"
+REFX_API std::string to_string(Speed speed);  // "faster", "slower", "no difference", "unstable"
 
 // How much faster the second of two models is: its time is the first one's divided by the ratio.
 // The interval holds the true ratio with 99% confidence (bootstrap over rounds).
@@ -44,7 +45,7 @@ struct StepSpeed {
   Contest contest;  // without the step, against the model as it is
 };
 
-struct Benchmark {
+struct REFX_API Benchmark {
   std::string before, after;  // what the two are, in words
   std::string inputs;         // where they come from, and their types
   std::string device;
@@ -62,9 +63,9 @@ struct Benchmark {
 // Runs the two models in turn, in inference mode, on copies of the inputs and of the state that
 // they write: round by round, each in short blocks A B B A with executors made for the round, so
 // that neither a drift of the machine nor a lucky place in memory favours one of them.
-Benchmark bench(const Model& model, const BenchOptions& options = {});
+REFX_API Benchmark bench(const Model& model, const BenchOptions& options = {});
 
-std::string to_text(const Benchmark& benchmark, Phrase words = to_string);
-std::string to_json(const Benchmark& benchmark, Phrase words = to_string);
+REFX_API std::string to_text(const Benchmark& benchmark, Phrase words = to_string);
+REFX_API std::string to_json(const Benchmark& benchmark, Phrase words = to_string);
 
 }  // namespace refx

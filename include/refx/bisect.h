@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/model.h"
 #include "refx/progress.h"
 
 namespace refx {
 
 enum class Verdict { good, bad, skip };
-std::string to_string(Verdict verdict);
+REFX_API std::string to_string(Verdict verdict);
 
 // Judges a form of the model that has some of its steps and not the others.
 using Check = std::function<Verdict(const Model& form)>;
@@ -43,18 +44,18 @@ struct Bisection {
 // The smallest sets of live steps that make the check fail, by delta debugging: first one, then
 // with that one repaired the next, until the check passes. Each form keeps the steps that its own
 // are built on. There are none if the model passes, or if its original does not.
-Bisection bisect(const Model& model, const Check& check, const BisectOptions& options = {});
+REFX_API Bisection bisect(const Model& model, const Check& check, const BisectOptions& options = {});
 
 // Passes while verify() does, against the original.
 struct VerifyOptions;
-Check within(const Model& model, const VerifyOptions& options);
+REFX_API Check within(const Model& model, const VerifyOptions& options);
 
 // Runs a command of the shell on the form, saved to a file whose path replaces every {}: exit code
 // 0 is good, 125 is skip, 1 to 124 are bad; anything else is an Error.
-Check by_command(std::string command);
+REFX_API Check by_command(std::string command);
 
 // `repair` says how to repair the model in the words of a face; empty: in the library's.
-std::string to_text(const Bisection& bisection, const Model& model, const std::string& repair = "");
-std::string to_json(const Bisection& bisection, const Model& model, const std::string& repair = "");
+REFX_API std::string to_text(const Bisection& bisection, const Model& model, const std::string& repair = "");
+REFX_API std::string to_json(const Bisection& bisection, const Model& model, const std::string& repair = "");
 
 }  // namespace refx

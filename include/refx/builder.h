@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "refx/editor.h"
+#include "refx/export.h"
 
 namespace refx {
 
@@ -16,7 +17,7 @@ namespace refx {
 //   NodeId w = b.parameter("q.weight", tensor);                 // a lifted placeholder
 //   NodeId q = b.call("aten.linear.default", {x, w});
 //   Model model = b.build(q);
-class Builder {
+class REFX_API Builder {
  public:
   Builder();
 

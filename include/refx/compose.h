@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/registry.h"
 
 namespace refx {
@@ -11,7 +12,7 @@ namespace refx {
 enum class Inplace { no, yes };
 
 // Transformations applied left to right, and reversed right to left; itself a transformation.
-class Composition : public Transformation {
+class REFX_API Composition : public Transformation {
  public:
   Composition(std::vector<TransformationPtr> parts, Inplace inplace);
 
@@ -28,7 +29,7 @@ class Composition : public Transformation {
   Inplace inplace_;
 };
 
-Composition compose(std::vector<TransformationPtr> parts, Inplace inplace = Inplace::yes);
+REFX_API Composition compose(std::vector<TransformationPtr> parts, Inplace inplace = Inplace::yes);
 
 template <class... T>
   requires(std::derived_from<T, Transformation> && ...)

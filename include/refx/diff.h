@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -35,9 +36,9 @@ struct Difference {
 
 // Looks at everything that print() shows except the marks of transformations, and at the values of
 // the tensors. Linear in the size of the models, unless things stand in another order.
-Difference diff(const Model& a, const Model& b);
+REFX_API Difference diff(const Model& a, const Model& b);
 
 // In the manner of a unified diff, in graph order; empty if there is no difference.
-std::string to_text(const Difference& difference);
+REFX_API std::string to_text(const Difference& difference);
 
 }  // namespace refx

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -12,7 +13,7 @@ class Transaction;
 
 // The only way to change a Model. Every change is an Edit in a journal; commit() makes the journal a
 // step of the history, and an Editor that goes away without commit() takes everything back.
-class Editor {
+class REFX_API Editor {
  public:
   explicit Editor(Model& model);
   ~Editor();

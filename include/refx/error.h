@@ -3,21 +3,23 @@
 #include <stdexcept>
 #include <string>
 
+#include "refx/export.h"
+
 namespace refx {
 
 // Bad input or an impossible request: says what, where, and what to do next. Nothing was changed.
-class Error : public std::runtime_error {
+class REFX_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 // A bug in refx or in a transformation, never the user's input.
-class InternalError : public std::logic_error {
+class REFX_API InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
-[[noreturn]] void check_failed(const char* condition, const char* file, int line,
+[[noreturn]] REFX_API void check_failed(const char* condition, const char* file, int line,
                                const std::string& message);
 
 }  // namespace refx

@@ -5,13 +5,14 @@
 #include <memory>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/model.h"
 
 namespace refx {
 
 // A graph compiled to a flat list of operator calls. Compile once, run many times, without Python.
 // The numerics are those of eager PyTorch. One run at a time per Executor.
-class Executor {
+class REFX_API Executor {
  public:
   // Throws Error that names the node for what cannot run. Keeps the model's tensors, not the model.
   explicit Executor(const Model& model);
@@ -37,6 +38,6 @@ class Executor {
 };
 
 // Runs the model on its user inputs, with an Executor that it makes on first use and after a change.
-c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
+REFX_API c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
 
 }  // namespace refx

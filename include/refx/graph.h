@@ -4,13 +4,14 @@
 
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/node.h"
 #include "refx/table.h"
 
 namespace refx {
 
 // The nodes that use one thing, each once. Small sets are scanned, large ones indexed.
-class UserSet {
+class REFX_API UserSet {
  public:
   struct User {
     NodeId id;
@@ -37,7 +38,7 @@ class UserSet {
 };
 
 // A program in SSA form: nodes in order, each used only after it.
-class Graph : public Table<Node> {
+class REFX_API Graph : public Table<Node> {
  public:
   // The users in graph order, each once.
   std::vector<NodeId> users(NodeId id) const { return ordered(users_.at(id.value)); }

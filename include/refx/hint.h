@@ -4,6 +4,7 @@
 #include <string>
 
 #include "refx/error.h"
+#include "refx/export.h"
 
 namespace refx {
 
@@ -21,12 +22,12 @@ enum class Hint : std::uint8_t {
   fixed_frequency,  // of the processor
 };
 // In the library's own words.
-std::string to_string(Hint hint);
+REFX_API std::string to_string(Hint hint);
 // The words of a face.
 using Phrase = std::string (*)(Hint hint);
 
 // Bad input that something helps against. what() says that in the library's words.
-class HintedError : public Error {
+class REFX_API HintedError : public Error {
  public:
   HintedError(const std::string& problem, Hint hint)
       : Error(problem + "; " + to_string(hint)), problem_(problem), hint_(hint) {}

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "refx/edit.h"
+#include "refx/export.h"
 
 namespace refx {
 
@@ -21,13 +22,13 @@ struct TensorStamp {
   std::array<std::uint64_t, 2> hash = {};  // of its contents, in a step that was loaded; else zeros
   bool changed = false;                    // it is known that it was, though no counter tells
 };
-TensorStamp stamp_of(StateId state, const at::TensorBase& tensor);
+REFX_API TensorStamp stamp_of(StateId state, const at::TensorBase& tensor);
 // Of the tensors that the edits leave in the state.
-std::vector<TensorStamp> stamps_of(const std::vector<Edit>& edits);
-bool is_changed(const TensorStamp& stamp, const at::TensorBase& tensor);
+REFX_API std::vector<TensorStamp> stamps_of(const std::vector<Edit>& edits);
+REFX_API bool is_changed(const TensorStamp& stamp, const at::TensorBase& tensor);
 
 // One applied site: what was done, where, and every change it made.
-struct Step {
+struct REFX_API Step {
   StepId id;
   std::string transformation;  // name in the registry
   std::string signature;       // name and parameters
@@ -42,10 +43,10 @@ struct Step {
   // Bytes of the tensors kept for undo.
   std::size_t bytes() const;
 };
-std::ostream& operator<<(std::ostream& out, const Step& step);  // "3  merge-linears  encoder.{q,k}"
+REFX_API std::ostream& operator<<(std::ostream& out, const Step& step);  // "3  merge-linears  encoder.{q,k}"
 
 // The live steps of a model, oldest first, and those that redo() can bring back.
-class History {
+class REFX_API History {
  public:
   class Iterator {
    public:

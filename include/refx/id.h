@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 
+#include "refx/export.h"
+
 namespace refx {
 
 // A stable name for one object of one model: never reused while the model lives.
@@ -19,9 +21,9 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
 };
 
-struct Node;
-struct StateEntry;
-struct Module;
+struct REFX_API Node;
+struct REFX_API StateEntry;
+struct REFX_API Module;
 struct Step;
 
 using NodeId = Id<Node>;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/graph.h"
 #include "refx/history.h"
 #include "refx/module.h"
@@ -26,7 +27,7 @@ struct Mutation {
 
 // A model and the history of its rewrites. Everything here is read-only: changes go through an
 // Editor. A copy is independent, but shares the tensors; refx never writes into a tensor.
-class Model {
+class REFX_API Model {
  public:
   const Graph& graph() const { return graph_; }
   const State& state() const { return state_; }
@@ -52,7 +53,7 @@ class Model {
 
  private:
   friend struct ModelAccess;
-  friend c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
+  friend REFX_API c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
   Graph graph_;
   State state_;
   Modules modules_;

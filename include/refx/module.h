@@ -3,12 +3,13 @@
 #include <string>
 
 #include "refx/arg.h"
+#include "refx/export.h"
 #include "refx/table.h"
 
 namespace refx {
 
 // A leaf module that call_module nodes call. Its tensors are state entries named "<name>.<tensor>".
-struct Module {
+struct REFX_API Module {
   std::string name;  // its path: "encoder.layer.0.query"
   std::string type;  // exact type: "torch.nn.Linear"
   Kwargs parameters;  // hyper-parameters by their torch.nn names: in_features, bias, …
@@ -20,6 +21,6 @@ struct Module {
 using Modules = Table<Module>;
 
 // A hyper-parameter by name; null if it is not there.
-const Arg* parameter(const Module& module, std::string_view name);
+REFX_API const Arg* parameter(const Module& module, std::string_view name);
 
 }  // namespace refx

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "refx/arg.h"
+#include "refx/export.h"
 #include "refx/type.h"
 
 namespace refx {
@@ -19,13 +20,13 @@ enum class Opcode : std::uint8_t {
   call_method,
   output,
 };
-std::string_view to_string(Opcode op);
+REFX_API std::string_view to_string(Opcode op);
 
 using Meta = std::vector<std::pair<std::string, std::string>>;
 using MetaPtr = std::shared_ptr<const Meta>;  // shared among nodes; null: empty
 
 // A value of the graph. Nodes are immutable: a change is a new Node in the same place.
-struct Node {
+struct REFX_API Node {
   Opcode op = Opcode::call_function;
   std::string name = {};    // unique in the graph, as in torch.fx
   std::string target = {};  // "aten.linear.default", "operator.truediv", a module path, a method name …
@@ -36,14 +37,14 @@ struct Node {
   MetaPtr meta = {};  // stack_trace, nn_module_stack, …
   std::vector<std::string> marks = {};  // signatures of transformations, see Transformation
 
-  friend bool operator==(const Node& a, const Node& b);
+  friend REFX_API bool operator==(const Node& a, const Node& b);
 };
 
 // The name of the state entry that this placeholder or get_attr reads; empty for any other node.
-std::string_view bound_state(const Node& node);
+REFX_API std::string_view bound_state(const Node& node);
 
 // The argument given by position or by name; null if it is left out.
-const Arg* argument(const Node& node, std::size_t position, std::string_view name);
+REFX_API const Arg* argument(const Node& node, std::size_t position, std::string_view name);
 
 template <class F>
 void for_each_input(const Node& node, F&& f) {

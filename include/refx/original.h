@@ -1,15 +1,16 @@
 #pragma once
 
+#include "refx/export.h"
 #include "refx/model.h"
 
 namespace refx {
 
 // The model as it was before its first step; what was trained into rewritten tensors since is not
 // in it. A copy: the model stays as it is, and tensors that no step touched are shared.
-Model original_of(const Model& model);
+REFX_API Model original_of(const Model& model);
 
 // Whether the model is the one of the file that was first transformed, bit for bit: save() writes
 // that file's bytes then.
-bool is_original(const Model& model);
+REFX_API bool is_original(const Model& model);
 
 }  // namespace refx

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "refx/export.h"
 #include "refx/model.h"
 #include "refx/source.h"
 
@@ -15,14 +16,14 @@ struct LoadOptions {
 // Reads what torch.export.save wrote, and what save() wrote, without running any pickle. Weights are
 // mapped, not read: a file costs what its JSON costs. The contents of a weight are checked against
 // the file's CRC when refx first uses them. Throws Error that names the record and the field.
-Model load(const std::string& path, const LoadOptions& options = {});
+REFX_API Model load(const std::string& path, const LoadOptions& options = {});
 
 // Writes a file that torch.export.load accepts, with the history inside it. A model whose steps are
 // all reversed gives the bytes of the file that was first transformed. The file appears whole or
 // not at all; `path` may be the file that the model was loaded from.
-void save(const Model& model, const std::string& path);
+REFX_API void save(const Model& model, const std::string& path);
 
 // Checks the contents of every tensor of a loaded model now. Throws Error that names the record.
-void check_contents(const Model& model);
+REFX_API void check_contents(const Model& model);
 
 }  // namespace refx

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "refx/bench.h"
+#include "refx/export.h"
 #include "refx/model.h"
 #include "refx/verify.h"
 
@@ -18,7 +19,7 @@ struct ReportOptions {
 
 // One page of HTML that needs nothing else: summary, history, results, and the graph before and
 // after. Throws Error if refx was built without the page (CMake says so when Node.js is missing).
-std::string report(const Model& model, const ReportOptions& options = {});
+REFX_API std::string report(const Model& model, const ReportOptions& options = {});
 
 struct MeasuredReportOptions {
   std::string title = {};
@@ -33,6 +34,10 @@ struct MeasuredReport {
   std::string html;
   std::vector<std::string> notes;
 };
-MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options = {});
+REFX_API MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options = {});
+
+
+// Writes a page to a file: whole or not at all.
+REFX_API void write_report(const std::string& path, const std::string& html);
 
 }  // namespace refx

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "refx/export.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -9,7 +10,7 @@ namespace refx {
 // Puts a model back together from what was saved of it: values at their places, then the steps that
 // led there. For those who read models from somewhere; a change of a model goes through the Editor.
 // Nothing is taken back: a model whose restoring failed is to be dropped.
-class Restorer {
+class REFX_API Restorer {
  public:
   explicit Restorer(Model& model) : model_(model) {}
 

@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "refx/export.h"
+
 namespace refx {
 
 // The file a model was loaded from: what its graph does not say, and what save() needs again.
-class Source {
+class REFX_API Source {
  public:
   virtual ~Source() = default;
 

@@ -5,15 +5,16 @@
 
 #include <string>
 
+#include "refx/export.h"
 #include "refx/table.h"
 
 namespace refx {
 
 enum class StateKind : std::uint8_t { parameter, buffer, constant };
-std::string_view to_string(StateKind kind);
+REFX_API std::string_view to_string(StateKind kind);
 
 // A named tensor of the model. requires_grad is the tensor's own.
-struct StateEntry {
+struct REFX_API StateEntry {
   std::string name;
   StateKind kind = StateKind::parameter;
   bool persistent = true;
@@ -21,7 +22,7 @@ struct StateEntry {
 };
 
 // The named tensors, in order. Entries whose tensors share a storage are tied.
-class State : public Table<StateEntry> {
+class REFX_API State : public Table<StateEntry> {
  public:
   // The live entries whose tensors use this entry's storage, itself included.
   std::size_t storage_sharers(StateId id) const;

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/id.h"
 
 namespace refx {
@@ -17,7 +18,7 @@ namespace refx {
 // return exactly where it stood. Insertion, erasure and comparison of places are O(1) amortised.
 // Only src/edit/, which is behind the Editor, changes a table.
 template <class T>
-class Table {
+class REFX_API Table {
  public:
   using Ptr = std::shared_ptr<const T>;
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "refx/export.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -19,16 +20,18 @@ namespace refx {
 //       return linear
 //
 // For any text that print() wrote, print(parse(text)) == text. docs/text.md has the grammar.
-std::string print(const Model& model);
+REFX_API std::string print(const Model& model);
 // For people: without metadata, and without the insides of what refx does not interpret.
-std::string print_brief(const Model& model);
-std::string print(const Graph& graph, NodeId node);
-std::string print(const TensorType& type);
-std::string print(const Arg& arg, const Graph& graph);
-std::ostream& operator<<(std::ostream& out, const Model& model);
+REFX_API std::string print_brief(const Model& model);
+REFX_API std::string print(const Graph& graph, NodeId node);
+REFX_API std::string print(const TensorType& type);
+REFX_API std::string print(const Arg& arg, const Graph& graph);
+// An object. What JSON has no word for becomes the text that print() writes.
+REFX_API std::string to_json(const Kwargs& arguments);
+REFX_API std::ostream& operator<<(std::ostream& out, const Model& model);
 
 // Tensors come out as zeros of the stated type; entries that share a storage share one again.
 // Throws Error with line and column.
-Model parse(std::string_view text);
+REFX_API Model parse(std::string_view text);
 
 }  // namespace refx

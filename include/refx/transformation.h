@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "refx/editor.h"
+#include "refx/export.h"
 #include "refx/reverse.h"
 
 namespace refx {
@@ -31,7 +32,7 @@ struct Outcome {
 };
 
 // Glob patterns (* and ?) over site names.
-struct SiteFilter {
+struct REFX_API SiteFilter {
   std::vector<std::string> only = {};  // empty: all
   std::vector<std::string> except = {};
   bool accepts(std::string_view site) const;
@@ -39,7 +40,7 @@ struct SiteFilter {
 
 // A rewrite rule: finds its sites without changing anything, and applies one through the Editor.
 // Undo, redo, logging and validation come with it.
-class Transformation {
+class REFX_API Transformation {
  public:
   virtual ~Transformation() = default;
 
@@ -66,12 +67,12 @@ class Transformation {
   std::vector<NodeId> get_transformed_nodes(const Model& model) const;
 };
 
-class ReversibleTransformation : public Transformation {
+class REFX_API ReversibleTransformation : public Transformation {
  public:
   bool reversible() const override { return true; }
 };
 
 // Applies the sites that the filter accepts.
-Outcome apply(Model& model, const Transformation& transformation, const SiteFilter& filter = {});
+REFX_API Outcome apply(Model& model, const Transformation& transformation, const SiteFilter& filter = {});
 
 }  // namespace refx

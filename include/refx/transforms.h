@@ -8,7 +8,7 @@ namespace refx {
 enum class Results { same, other };
 
 #define REFX_TRANSFORMATION(Class, Name, Results_, Summary)                            \
-  class Class : public ReversibleTransformation {                                     \
+  class REFX_API Class : public ReversibleTransformation {                            \
    public:                                                                            \
     std::string name() const override { return Name; }                                \
     std::string summary() const override { return Summary; }                          \

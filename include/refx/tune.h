@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "refx/bench.h"
+#include "refx/export.h"
 #include "refx/registry.h"
 #include "refx/verify.h"
 
@@ -60,9 +61,9 @@ struct Tuning {
 //
 // Started by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), the processes share the places
 // among them through its store; one of them decides, and Tuning::decided is false in the others.
-Tuning tune(Model& model, const TuneOptions& options = {});
+REFX_API Tuning tune(Model& model, const TuneOptions& options = {});
 
-std::string to_text(const Tuning& tuning);
-std::string to_json(const Tuning& tuning);
+REFX_API std::string to_text(const Tuning& tuning);
+REFX_API std::string to_json(const Tuning& tuning);
 
 }  // namespace refx

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
+
 namespace at {
 class TensorBase;
 }
@@ -40,10 +42,10 @@ struct TensorType {
 
 using TypePtr = std::shared_ptr<const TensorType>;  // null: nothing is known
 
-TypePtr type_of(const at::TensorBase& tensor);
+REFX_API TypePtr type_of(const at::TensorBase& tensor);
 // Strides of a contiguous tensor of these sizes, as expressions where sizes are.
-std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes);
+REFX_API std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes);
 // The same type with another last dimension, contiguous.
-TypePtr with_last_dim(const TypePtr& type, std::int64_t size);
+REFX_API TypePtr with_last_dim(const TypePtr& type, std::int64_t size);
 
 }  // namespace refx

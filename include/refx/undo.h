@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/model.h"
 #include "refx/site.h"
 
@@ -37,14 +38,14 @@ struct Reversal {
 };
 
 // What reversing some steps takes along.
-struct ReversalPlan {
+struct REFX_API ReversalPlan {
   std::vector<StepId> asked;                         // in order, each once
   std::map<StepId, std::vector<StepId>> dependents;  // other steps -> the steps they build on
 
   bool is_asked(StepId id) const;
 };
 // Throws Error if a step is not live.
-ReversalPlan plan_reversal(Model& model, const std::vector<StepId>& steps);
+REFX_API ReversalPlan plan_reversal(Model& model, const std::vector<StepId>& steps);
 
 // Applies what a step did again, at the sites that are accepted, and tells of every new step.
 using AcceptSite = std::function<bool(const Site&)>;
@@ -53,13 +54,13 @@ using Reapply = std::function<void(Model& model, const Step& like, const AcceptS
                                    const OnStep& on_step)>;
 
 // Takes the steps of the plan back, bit for bit. On any failure nothing is changed.
-Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& options,
+REFX_API Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& options,
               const Reapply& reapply = {});
 
 // Brings the last reversed step back exactly as it was; false if there is none.
-bool redo(Model& model);
+REFX_API bool redo(Model& model);
 
 // Drops the history and the originals it keeps. The model stays as it is.
-void forget(Model& model);
+REFX_API void forget(Model& model);
 
 }  // namespace refx

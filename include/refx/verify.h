@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/export.h"
 #include "refx/measure.h"
 #include "refx/model.h"
 
@@ -12,7 +13,7 @@ namespace refx {
 
 // What verify() says. `cannot_tell` is not a pass: the reason says what stands in the way.
 enum class Answer : std::uint8_t { pass, cannot_tell, fail };
-std::string to_string(Answer answer);  // "pass", "cannot tell", "fail"
+REFX_API std::string to_string(Answer answer);  // "pass", "cannot tell", "fail"
 
 struct VerifyOptions {
   const Model* against = nullptr;  // null: the model's own original
@@ -50,7 +51,7 @@ struct OutputCheck {
   double relative(double error) const { return scale > 0 ? error / scale : error; }
 };
 
-struct SetCheck {
+struct REFX_API SetCheck {
   std::string origin;  // of the inputs
   std::vector<OutputCheck> outputs;
   Answer answer() const;
@@ -76,7 +77,7 @@ struct StepPower {
   std::optional<double> noticed;  // the smallest part; none: not even a part of 1 is noticed
 };
 
-struct Verification {
+struct REFX_API Verification {
   bool in_fp64 = true;  // the reference is the original in fp64; else the original as it is …
   std::string why_not;  // … for this reason
   bool random = false;  // the model draws random numbers: all runs started from the same seed
@@ -115,14 +116,14 @@ struct Verification {
 // they were. Throws Error if one of the forms cannot be run.
 inline constexpr double kGrowth = 8, kGrowthOfL2 = 3;
 inline constexpr double kRoundings = 16;
-double largest_allowed(c10::ScalarType dtype);  // as a part of the output's scale
-Verification verify(const Model& model, const VerifyOptions& options = {});
+REFX_API double largest_allowed(c10::ScalarType dtype);  // as a part of the output's scale
+REFX_API Verification verify(const Model& model, const VerifyOptions& options = {});
 
 // A planted change of this size that goes unnoticed is a warning.
 inline constexpr double kPlanted = 0.01;
 
 // A table for people, and an object for programs.
-std::string to_text(const Verification& verification);
-std::string to_json(const Verification& verification);
+REFX_API std::string to_text(const Verification& verification);
+REFX_API std::string to_json(const Verification& verification);
 
 }  // namespace refx

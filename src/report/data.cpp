@@ -10,7 +10,7 @@
 #include "refx/source.h"
 #include "refx/text.h"
 #include "report/both_graphs.h"
-#include "text/json_args.h"
+#include "util/json_writer.h"
 
 namespace refx {
 
@@ -91,12 +91,10 @@ class StepLines {
     each<Module>(step, lines);
     each<StateEntry>(step, lines);
 
-    Json parameters;
-    parameters.value(step.parameters);
     return "{" + member("id", std::to_string(step.id.value)) + "," +
            member("transformation", std::to_string(strings_.of(step.transformation))) + "," +
            member("signature", std::to_string(strings_.of(step.signature))) + "," +
-           member("parameters", parameters.take()) + "," + member("site", json_string(step.site)) +
+           member("parameters", to_json(step.parameters)) + "," + member("site", json_string(step.site)) +
            "," + member("bytes", std::to_string(step.bytes())) + "," +
            member("nodes", packed(drawn)) + "," + member("lines", packed(lines)) + "}";
   }

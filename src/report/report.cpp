@@ -1,5 +1,6 @@
 #include "refx/report.h"
 
+#include "archive/atomic_file.h"
 #include "refx/error.h"
 #include "report/data.h"
 #include "report/page.h"
@@ -43,6 +44,10 @@ std::string report(const Model& model, const ReportOptions& options) {
   out += data;
   out += page.substr(at_data + kDataMark.size());
   return out;
+}
+
+void write_report(const std::string& path, const std::string& html) {
+  write_atomically(path, html);
 }
 
 }  // namespace refx

@@ -1,20 +1,19 @@
-#include "text/json_args.h"
-
 #include "refx/text.h"
+#include "util/json_writer.h"
 
 namespace refx {
 
 namespace {
 
-void write_items(Json& json, const Args& args) {
+void write(Json& json, const Arg& arg);
+
+void write(Json& json, const Args& args) {
   json.array();
-  for (const Arg& arg : args) json.value(arg);
+  for (const Arg& arg : args) write(json, arg);
   json.end();
 }
 
-}  // namespace
-
-void write_json(Json& json, const Arg& arg) {
+void write(Json& json, const Arg& arg) {
   if (arg.is<None>())
     json.null();
   else if (const auto* truth = arg.get<bool>())
@@ -26,17 +25,22 @@ void write_json(Json& json, const Arg& arg) {
   else if (const auto* text = arg.get<std::string>())
     json.value(*text);
   else if (const auto* list = arg.get<List>())
-    write_items(json, list->items);
+    write(json, list->items);
   else if (const auto* tuple = arg.get<Tuple>())
-    write_items(json, tuple->items);
+    write(json, tuple->items);
   else
     json.value(print(arg, Graph()));
 }
 
-void write_json(Json& json, const Kwargs& kwargs) {
+}  // namespace
+
+std::string to_json(const Kwargs& arguments) {
+  Json json;
   json.object();
-  for (const auto& [name, arg] : kwargs) json.member(name, arg);
-  json.end();
+  for (const auto& [name, arg] : arguments) write(json.key(name), arg);
+  std::string text = json.end().take();
+  text.pop_back();  // the line break
+  return text;
 }
 
 }  // namespace refx

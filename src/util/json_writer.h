@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 namespace refx {
@@ -32,13 +31,7 @@ class Json {
   Json& value(std::uint32_t v) { return raw(std::to_string(v)); }
   Json& value(int v) { return raw(std::to_string(v)); }
   Json& null() { return raw("null"); }
-  // Other types: what write_json(Json&, const T&) makes of them, see text/json_args.h.
-  template <class T>
-    requires(std::is_class_v<T> && !std::is_convertible_v<T, std::string_view>)
-  Json& value(const T& v) {
-    write_json(*this, v);
-    return *this;
-  }
+  Json& json(std::string_view text) { return raw(text); }  // a value that is JSON already
 
   template <class T>
   Json& member(std::string_view name, const T& v) {
