@@ -2,11 +2,47 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['Error', 'InternalError', 'Mirror', 'Model', 'Touched', 'load', 'transformations']
+__all__: list[str] = ['Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'Touched', 'attribute_at', 'load', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
     ...
+class Tables:
+    """
+    The Python objects behind a mirror.
+    """
+    copied_containers: dict
+    displaced: dict
+    erased: dict
+    made_containers: set
+    name_order: dict
+    signatures: dict
+    def __init__(self) -> None:
+        ...
+    def add_function(self, name: str, function: typing.Any) -> None:
+        ...
+    def add_object(self, object: typing.Any) -> int:
+        ...
+    def find_function(self, name: str) -> typing.Any:
+        ...
+    def forget_erased(self, needed: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
+        """
+        Lets go of erased nodes, except these.
+        """
+    def live_nodes(self, numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list:
+        """
+        Those of them that are in the graph.
+        """
+    def node(self, number: typing.SupportsInt | typing.SupportsIndex) -> typing.Any:
+        """
+        The node of that number, also one that was erased; or None.
+        """
+    @property
+    def functions(self) -> dict:
+        ...
+    @property
+    def objects(self) -> list:
+        ...
 class Touched:
     """
     The objects that a change touched, for a GraphModule to follow.
@@ -16,22 +52,22 @@ class Mirror:
     What a torch.fx.GraphModule is to the library.
     """
     @staticmethod
-    def load(arg0: bytes, arg1: collections.abc.Sequence[torch.Tensor]) -> Mirror:
+    def load(bytes: bytes, tensors: collections.abc.Sequence[torch.Tensor]) -> Mirror:
         ...
     @staticmethod
-    def restore_containers(arg0: typing.Any, arg1: typing.Any) -> None:
+    def restore_containers(tables: Tables, graph_module: typing.Any) -> None:
         ...
     def __init__(self) -> None:
         ...
-    def apply(self, arg0: str, arg1: collections.abc.Sequence[str], arg2: collections.abc.Sequence[str]) -> tuple[list[int], Touched]:
+    def apply(self, transformation: str, only: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> tuple[list[int], Touched]:
         ...
-    def attach(self, arg0: typing.Any, arg1: typing.Any, arg2: collections.abc.Sequence[str]) -> None:
+    def attach(self, tables: Tables, graph_module: typing.Any, names: collections.abc.Sequence[str]) -> None:
         ...
-    def bisect(self, arg0: typing.Any, arg1: typing.Any) -> tuple[str, str]:
+    def bisect(self, judge: typing.Any, progress: typing.Any) -> tuple[str, str]:
         ...
-    def find(self, arg0: str) -> tuple:
+    def find(self, transformation: str) -> tuple:
         ...
-    def follow(self, arg0: typing.Any, arg1: typing.Any, arg2: Touched, arg3: bool) -> None:
+    def follow(self, tables: Tables, graph_module: typing.Any, touched: Touched, hooks: bool) -> None:
         ...
     def has_steps(self) -> bool:
         ...
@@ -39,21 +75,21 @@ class Mirror:
         ...
     def places(self) -> list[int]:
         ...
-    def read(self, owner: typing.Any, graph_module: typing.Any, transformation: str = 'changes by others', signature: str = '') -> int | None:
+    def read(self, tables: Tables, graph_module: typing.Any, transformation: str = 'changes by others', signature: str = '') -> int | None:
         ...
     def remembered(self) -> tuple[list[int], list[str], list[str]]:
         ...
-    def restore(self, arg0: typing.Any, arg1: typing.Any, arg2: Touched) -> None:
+    def restore(self, tables: Tables, graph_module: typing.Any, touched: Touched) -> None:
         ...
-    def reverse(self, arg0: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], arg1: str, arg2: bool) -> Touched:
+    def reverse(self, steps: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], dependents: str, discard_changes: bool) -> Touched:
         ...
     def save(self) -> tuple[bytes, list[torch.Tensor]]:
         ...
-    def select(self, arg0: str) -> list[int]:
+    def select(self, what: str) -> list[int]:
         ...
     def steps(self) -> list:
         ...
-    def steps_of(self, arg0: str) -> list[int]:
+    def steps_of(self, signature: str) -> list[int]:
         ...
     def tensors(self) -> list[torch.Tensor]:
         ...
@@ -61,7 +97,7 @@ class Model:
     """
     An exported program in the library.
     """
-    def apply(self, arg0: str, arg1: collections.abc.Sequence[str], arg2: collections.abc.Sequence[str]) -> list[int]:
+    def apply(self, transformation: str, only: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[int]:
         ...
     def bench(self, arg0: Model, **kwargs) -> tuple[str, str]:
         ...
@@ -75,9 +111,9 @@ class Model:
         ...
     def counts(self) -> tuple[int, int, int]:
         ...
-    def diff(self, arg0: Model) -> str:
+    def diff(self, other: Model) -> str:
         ...
-    def find(self, arg0: str) -> tuple[list[str], list[tuple[str, str]]]:
+    def find(self, transformation: str) -> tuple[list[str], list[tuple[str, str]]]:
         ...
     def forget(self) -> None:
         ...
@@ -87,11 +123,11 @@ class Model:
         ...
     def report(self, **kwargs) -> str:
         ...
-    def reverse(self, arg0: str | None, arg1: str, arg2: bool) -> None:
+    def reverse(self, what: str | None, dependents: str, discard_changes: bool) -> None:
         ...
-    def run(self, arg0: typing.Any, arg1: typing.Any) -> typing.Any:
+    def run(self, args: typing.Any, kwargs: typing.Any) -> typing.Any:
         ...
-    def save(self, arg0: str) -> None:
+    def save(self, path: str) -> None:
         ...
     def state(self) -> list:
         ...
@@ -103,7 +139,11 @@ class Model:
         ...
     def verify(self, arg0: Model, **kwargs) -> tuple[str, str]:
         ...
-def load(arg0: str, arg1: bool) -> Model:
+def attribute_at(module: typing.Any, path: str) -> typing.Any:
+    """
+    What a get_attr node reads; None if it is not there.
+    """
+def load(path: str, history: bool) -> Model:
     ...
 def transformations() -> list[tuple[str, str]]:
     """

@@ -40,6 +40,7 @@ PYBIND11_MODULE(_core, m) {
     for (const auto& t : refx::registry()) all.emplace_back(t->name(), t->summary());
     return all;
   }, "Name and summary of every transformation of the library.");
+  bind_tables(m);
   bind_mirror(m);
   bind_model(m);
 }

@@ -10,6 +10,7 @@ namespace refx::python {
 
 namespace py = pybind11;
 
+void bind_tables(py::module_& m);
 void bind_mirror(py::module_& m);
 void bind_model(py::module_& m);
 void bind_lab(py::class_<Model>& model);

@@ -37,7 +37,7 @@ py::list steps(const Mirror& mirror) {
   return all;
 }
 
-py::tuple find(const Mirror& mirror, const std::string& transformation) {
+py::tuple find_sites(const Mirror& mirror, const std::string& transformation) {
   Findings findings;
   {
     const py::gil_scoped_release no_gil;
@@ -67,29 +67,33 @@ void bind_mirror(py::module_& m) {
       .def(py::init<>())
       .def(
           "read",
-          [](Mirror& self, py::handle owner, py::handle graph_module,
+          [](Mirror& self, Tables& tables, py::handle graph_module,
              const std::string& transformation, const std::string& signature) {
-            const StepId id = self.read(owner, graph_module, {transformation, signature});
+            const StepId id = self.read(tables, graph_module, {transformation, signature});
             return id ? std::optional(id.value) : std::nullopt;
           },
-          py::arg("owner"), py::arg("graph_module"), py::arg("transformation") = Mirror::kOthers,
+          py::arg("tables"), py::arg("graph_module"), py::arg("transformation") = Mirror::kOthers,
           py::arg("signature") = "")
-      .def("attach", &Mirror::attach)
-      .def("bisect",
-           [](const Mirror& self, const py::object& judge, const py::object& progress) {
-             return bisect_steps(self.model(), judge, progress);
-           })
-      .def("apply",
-           [](Mirror& self, const std::string& transformation, std::vector<std::string> only,
-              std::vector<std::string> except) {
-             Mirror::Applied applied;
-             {
-               const py::gil_scoped_release no_gil;
-               applied = self.apply(find_transformation(transformation),
-                                    {std::move(only), std::move(except)});
-             }
-             return std::pair(numbers(applied.steps), std::move(applied.touched));
-           })
+      .def("attach", &Mirror::attach, py::arg("tables"), py::arg("graph_module"), py::arg("names"))
+      .def(
+          "bisect",
+          [](const Mirror& self, const py::object& judge, const py::object& progress) {
+            return bisect_steps(self.model(), judge, progress);
+          },
+          py::arg("judge"), py::arg("progress"))
+      .def(
+          "apply",
+          [](Mirror& self, const std::string& transformation, std::vector<std::string> only,
+             std::vector<std::string> exclude) {
+            Mirror::Applied applied;
+            {
+              const py::gil_scoped_release no_gil;
+              applied = self.apply(find_transformation(transformation),
+                                   {std::move(only), std::move(exclude)});
+            }
+            return std::pair(numbers(applied.steps), std::move(applied.touched));
+          },
+          py::arg("transformation"), py::arg("only"), py::arg("exclude"))
       .def(
           "reverse",
           [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,
@@ -100,20 +104,25 @@ void bind_mirror(py::module_& m) {
               touched = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
             }
             return touched;
-          })
-      .def("follow", &follow)
-      .def("restore", &restore)
-      .def_static("restore_containers", &restore_containers)
-      .def("select",
-           [](const Mirror& self, const std::string& what) {
-             std::vector<StepId> steps = self.model().history().select(what);
-             if (steps.size() > 1)
-               std::erase_if(steps, [&](StepId id) {
-                 return self.model().history()[id].transformation == Mirror::kOthers;
-               });
-             return numbers(steps);
-           })
-      .def("find", &find)
+          },
+          py::arg("steps"), py::arg("dependents"), py::arg("discard_changes"))
+      .def("follow", &follow, py::arg("tables"), py::arg("graph_module"), py::arg("touched"),
+           py::arg("hooks"))
+      .def("restore", &restore, py::arg("tables"), py::arg("graph_module"), py::arg("touched"))
+      .def_static("restore_containers", &restore_containers, py::arg("tables"),
+                  py::arg("graph_module"))
+      .def(
+          "select",
+          [](const Mirror& self, const std::string& what) {
+            std::vector<StepId> steps = self.model().history().select(what);
+            if (steps.size() > 1)
+              std::erase_if(steps, [&](StepId id) {
+                return self.model().history()[id].transformation == Mirror::kOthers;
+              });
+            return numbers(steps);
+          },
+          py::arg("what"))
+      .def("find", &find_sites, py::arg("transformation"))
       .def("remembered",
            [](const Mirror& self) {
              const Touched touched = self.remembered();
@@ -133,13 +142,15 @@ void bind_mirror(py::module_& m) {
              return tensors;
            })
       .def("steps", &steps)
-      .def("steps_of",
-           [](const Mirror& self, const std::string& signature) {
-             std::vector<std::uint32_t> ids;
-             for (const Step& step : self.model().history())
-               if (step.signature == signature) ids.push_back(step.id.value);
-             return ids;
-           })
+      .def(
+          "steps_of",
+          [](const Mirror& self, const std::string& signature) {
+            std::vector<std::uint32_t> ids;
+            for (const Step& step : self.model().history())
+              if (step.signature == signature) ids.push_back(step.id.value);
+            return ids;
+          },
+          py::arg("signature"))
       .def("has_steps",
            [](const Mirror& self) {
              for (const Step& step : self.model().history())
@@ -158,9 +169,12 @@ void bind_mirror(py::module_& m) {
              const std::string bytes = self.save(tensors);
              return py::make_tuple(py::bytes(bytes), tensors);
            })
-      .def_static("load", [](const py::bytes& bytes, const std::vector<at::Tensor>& tensors) {
-        return Mirror::load(std::string_view(bytes), tensors);
-      });
+      .def_static(
+          "load",
+          [](const py::bytes& bytes, const std::vector<at::Tensor>& tensors) {
+            return Mirror::load(std::string_view(bytes), tensors);
+          },
+          py::arg("bytes"), py::arg("tensors"));
 }
 
 }  // namespace refx::python

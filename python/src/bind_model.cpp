@@ -45,7 +45,8 @@ c10::IValue to_value(py::handle object) {
     }
     return dict;
   }
-  throw Error("an input is a " + py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>() +
+  throw Error("an input is a " +
+              py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>() +
               "; inputs are tensors, numbers and strings, in tuples, lists and dicts");
 }
 
@@ -71,7 +72,8 @@ py::object from_value(const c10::IValue& value) {
   }
   if (value.isGenericDict()) {
     py::dict dict;
-    for (const auto& entry : value.toGenericDict()) dict[from_value(entry.key())] = from_value(entry.value());
+    for (const auto& entry : value.toGenericDict())
+      dict[from_value(entry.key())] = from_value(entry.value());
     return dict;
   }
   throw Error("the model returns a " + value.tagKind() + ", which has no Python form here");
@@ -97,71 +99,92 @@ std::vector<StepId> chosen(const Model& model, const std::optional<std::string>&
 void bind_model(py::module_& m) {
   py::class_<Model> model(m, "Model", "An exported program in the library.");
   model.def("copy", [](const Model& self) { return self; })
-      .def("save", [](const Model& self, const std::string& path) {
-        const py::gil_scoped_release no_gil;
-        save(self, path);
-      })
+      .def(
+          "save",
+          [](const Model& self, const std::string& path) {
+            const py::gil_scoped_release no_gil;
+            save(self, path);
+          },
+          py::arg("path"))
       .def("text", [](const Model& self) { return print(self); })
-      .def("counts", [](const Model& self) {
-        return py::make_tuple(self.graph().size(), self.state().size(), self.history().size());
-      })
-      .def("state", [](const Model& self) {
-        py::list all;
-        for (StateId id : self.state()) {
-          const StateEntry& entry = self.state()[id];
-          require_content(entry.tensor);
-          all.append(py::make_tuple(entry.name, at::Tensor(entry.tensor), to_string(entry.kind),
-                                    entry.persistent));
-        }
-        return all;
-      })
-      .def("find", [](const Model& self, const std::string& name) {
-        Findings findings;
-        {
-          const py::gil_scoped_release no_gil;
-          findings = find_transformation(name).find(self);
-        }
-        std::vector<std::string> sites;
-        std::vector<std::pair<std::string, std::string>> refusals;
-        for (const Site& site : findings.sites) sites.push_back(site.name);
-        for (const Refusal& r : findings.refusals) refusals.emplace_back(r.site.name, r.reason);
-        return std::pair(sites, refusals);
-      })
-      .def("apply", [](Model& self, const std::string& name, std::vector<std::string> only,
-                       std::vector<std::string> except) {
-        const py::gil_scoped_release no_gil;
-        std::vector<std::uint32_t> ids;
-        for (StepId id : refx::apply(self, find_transformation(name),
-                                     {std::move(only), std::move(except)}).steps)
-          ids.push_back(id.value);
-        return ids;
-      })
-      .def("steps", [](const Model& self) {
-        py::list all;
-        for (const Step& step : self.history()) {
-          std::vector<std::string> nodes;
-          for (NodeId id : step.nodes)
-            if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
-          all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes, step.bytes(),
-                                    step.signature));
-        }
-        return all;
-      })
-      .def("reverse", [](Model& self, const std::optional<std::string>& what,
-                         const std::string& dependents, bool discard) {
-        const py::gil_scoped_release no_gil;
-        refx::reverse(self, chosen(self, what), {to_dependents(dependents), discard});
-      })
+      .def("counts",
+           [](const Model& self) {
+             return py::make_tuple(self.graph().size(), self.state().size(), self.history().size());
+           })
+      .def("state",
+           [](const Model& self) {
+             py::list all;
+             for (StateId id : self.state()) {
+               const StateEntry& entry = self.state()[id];
+               require_content(entry.tensor);
+               all.append(py::make_tuple(entry.name, at::Tensor(entry.tensor),
+                                         to_string(entry.kind), entry.persistent));
+             }
+             return all;
+           })
+      .def(
+          "find",
+          [](const Model& self, const std::string& name) {
+            Findings findings;
+            {
+              const py::gil_scoped_release no_gil;
+              findings = find_transformation(name).find(self);
+            }
+            std::vector<std::string> sites;
+            std::vector<std::pair<std::string, std::string>> refusals;
+            for (const Site& site : findings.sites) sites.push_back(site.name);
+            for (const Refusal& r : findings.refusals) refusals.emplace_back(r.site.name, r.reason);
+            return std::pair(sites, refusals);
+          },
+          py::arg("transformation"))
+      .def(
+          "apply",
+          [](Model& self, const std::string& name, std::vector<std::string> only,
+             std::vector<std::string> exclude) {
+            const py::gil_scoped_release no_gil;
+            std::vector<std::uint32_t> ids;
+            for (StepId id :
+                 refx::apply(self, find_transformation(name), {std::move(only), std::move(exclude)})
+                     .steps)
+              ids.push_back(id.value);
+            return ids;
+          },
+          py::arg("transformation"), py::arg("only"), py::arg("exclude"))
+      .def("steps",
+           [](const Model& self) {
+             py::list all;
+             for (const Step& step : self.history()) {
+               std::vector<std::string> nodes;
+               for (NodeId id : step.nodes)
+                 if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
+               all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes,
+                                         step.bytes(), step.signature));
+             }
+             return all;
+           })
+      .def(
+          "reverse",
+          [](Model& self, const std::optional<std::string>& what, const std::string& dependents,
+             bool discard) {
+            const py::gil_scoped_release no_gil;
+            refx::reverse(self, chosen(self, what), {to_dependents(dependents), discard});
+          },
+          py::arg("what"), py::arg("dependents"), py::arg("discard_changes"))
       .def("redo", [](Model& self) { return redo(self); })
       .def("forget", [](Model& self) { forget(self); })
       .def("original", [](const Model& self) { return original_of(self); })
-      .def("diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); })
-      .def("run", &run);
+      .def(
+          "diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); },
+          py::arg("other"))
+      .def("run", &run, py::arg("args"), py::arg("kwargs"));
   bind_lab(model);
-  m.def("load", [](const std::string& path, bool history) {
-    const py::gil_scoped_release no_gil;
-    return load(path, {history});
-  });
+  m.def(
+      "load",
+      [](const std::string& path, bool history) {
+        const py::gil_scoped_release no_gil;
+        return load(path, {history});
+      },
+      py::arg("path"), py::arg("history"));
 }
 
 }  // namespace refx::python

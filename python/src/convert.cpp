@@ -1,13 +1,11 @@
 #include "convert.h"
 
-#include <structmember.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
 
-#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -17,12 +15,10 @@ namespace refx::python {
 
 namespace {
 
-PyObject* intern(const char* text) { return PyUnicode_InternFromString(text); }
-
 // Marks a named tuple among the dictionaries: its class, then its fields.
 constexpr const char* kNamedTuple = "refx named tuple";
 
-Args to_items(const Tables& tables, py::handle sequence) {
+Args to_items(Tables& tables, py::handle sequence) {
   Args items;
   PyObject* fast = sequence.ptr();
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(fast);
@@ -38,14 +34,9 @@ bool holds_node(const Arg& arg) {
   return any;
 }
 
-// The object's place in the table. What is equal and of one type has one place, so that a value
-// that was written to a file and read again is recognised.
-Raw to_raw(const Tables& tables, py::handle value) {
-  const py::object index = tables.owner.attr("object_index")(value);
-  return Raw{std::to_string(index.cast<std::size_t>())};
-}
+Raw to_raw(Tables& tables, py::handle value) { return Raw{std::to_string(tables.place_of(value))}; }
 
-Arg to_container(const Tables& tables, py::handle value) {
+Arg to_container(Tables& tables, py::handle value) {
   PyObject* object = value.ptr();
   if (PyTuple_Check(object)) {
     Tuple tuple{to_items(tables, value)};
@@ -73,11 +64,6 @@ Arg to_container(const Tables& tables, py::handle value) {
   return to_raw(tables, value);
 }
 
-py::object item_of(const py::list& list, std::size_t index) {
-  if (index >= list.size()) throw InternalError("an object of the graph is unknown");
-  return list[index];
-}
-
 std::size_t index_of(const Raw& raw) {
   std::size_t index = 0;
   std::from_chars(raw.text.data(), raw.text.data() + raw.text.size(), index);
@@ -100,13 +86,13 @@ struct ToPython {
   py::object operator()(c10::Layout v) const { return py::cast(v); }
   py::object operator()(c10::MemoryFormat v) const { return py::cast(v); }
   py::object operator()(NodeId v) const {
-    const py::object node = item_of(tables.nodes, v.value);
+    const py::object node = tables.node(v);
     if (node.is_none()) throw InternalError("a node of the graph is unknown");
     return node;
   }
   py::object operator()(const SymInt& v) const { return py::str(v.expr); }
   py::object operator()(Ellipsis) const { return py::ellipsis(); }
-  py::object operator()(const Raw& v) const { return item_of(tables.objects, index_of(v)); }
+  py::object operator()(const Raw& v) const { return tables.object_at(index_of(v)); }
   py::object operator()(const List& v) const {
     py::list list(v.items.size());
     for (std::size_t i = 0; i < v.items.size(); ++i) list[i] = from_arg(tables, v.items[i]);
@@ -136,138 +122,15 @@ struct ToPython {
 
 }  // namespace
 
-Tables::Tables(py::handle owner_)
-    : owner(owner_),
-      ids(owner.attr("ids")),
-      nodes(owner.attr("nodes")),
-      seen(owner.attr("seen")),
-      objects(owner.attr("objects")),
-      names(owner.attr("names")),
-      functions(owner.attr("functions")) {}
-
-namespace {
-
-void grow_list(const py::list& list, std::size_t size) {
-  const std::size_t old = list.size();
-  if (old >= size) return;
-  // Once for many: a list that is appended to moves again and again.
-  const py::list more(std::max(size, old + old / 4 + 16) - old);
-  for (std::size_t i = 0; i < more.size(); ++i)
-    PyList_SET_ITEM(more.ptr(), static_cast<Py_ssize_t>(i), py::none().release().ptr());
-  if (PyList_SetSlice(list.ptr(), static_cast<Py_ssize_t>(old), static_cast<Py_ssize_t>(old),
-                      more.ptr()) < 0)
-    throw py::error_already_set();
-}
-
-}  // namespace
-
-void Tables::grow(std::uint32_t size) const {
-  grow_list(nodes, size);
-  grow_list(seen, 4 * std::size_t(size));
-}
-
-void Tables::set_seen(NodeId id, py::object args, py::object kwargs, py::object target) const {
-  const Py_ssize_t at = 4 * Py_ssize_t(id.value);
-  PyList_SetItem(seen.ptr(), at, args.release().ptr());
-  PyList_SetItem(seen.ptr(), at + 1, kwargs.release().ptr());
-  PyList_SetItem(seen.ptr(), at + 2, target.release().ptr());
-}
-
-void Tables::set_seen_type(NodeId id, py::handle type) const {
-  PyList_SetItem(seen.ptr(), 4 * Py_ssize_t(id.value) + 3, type.inc_ref().ptr());
-}
-
-namespace {
-
-Field field(PyTypeObject* node_type, const char* name) {
-  Field field{intern(name), 0};
-  PyObject* found = PyObject_GetAttr(reinterpret_cast<PyObject*>(node_type), field.name);
-  if (found && Py_IS_TYPE(found, &PyMemberDescr_Type)) {
-    const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(found)->d_member;
-    if (member->type == T_OBJECT_EX) field.offset = member->offset;
-  }
-  PyErr_Clear();
-  Py_XDECREF(found);
-  return field;
-}
-
-// Where the field of this very node lies; null if that is not known.
-PyObject** place_of(py::handle node, const Field& field) {
-  if (field.offset == 0 || Py_TYPE(node.ptr()) != Fx::get().node_type) return nullptr;
-  return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(node.ptr()) + field.offset);
-}
-
-}  // namespace
-
-const Fx& Fx::get() {
-  static const Fx* fx = [] {
-    auto* f = new Fx;
-    const py::object node = py::module_::import("torch.fx").attr("Node");
-    f->node_type = reinterpret_cast<PyTypeObject*>(node.inc_ref().ptr());
-    f->op = field(f->node_type, "op");
-    f->name = field(f->node_type, "name");
-    f->target = field(f->node_type, "target");
-    f->args = field(f->node_type, "_args");
-    f->kwargs = field(f->node_type, "_kwargs");
-    f->meta = field(f->node_type, "meta");
-    f->next = field(f->node_type, "_next");
-    f->prev = field(f->node_type, "_prev");
-    f->users = field(f->node_type, "users");
-    f->root = intern("_root");
-    f->parameters = intern("_parameters");
-    f->buffers = intern("_buffers");
-    f->modules = intern("_modules");
-    f->training = intern("training");
-    f->non_persistent = intern("_non_persistent_buffers_set");
-    f->val = intern("val");
-    f->tensor_meta = intern("tensor_meta");
-    f->marks = intern("refx");
-    f->module_stack = intern("nn_module_stack");
-    f->dict = intern("__dict__");
-    return f;
-  }();
-  return *fx;
-}
-
-py::object attr(py::handle object, PyObject* name) {
-  PyObject* value = PyObject_GetAttr(object.ptr(), name);
-  if (!value) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(value);
-}
-
-py::object attr(py::handle node, const Field& field) {
-  if (PyObject** place = place_of(node, field); place && *place)
-    return py::reinterpret_borrow<py::object>(*place);
-  return attr(node, field.name);
-}
-
-void set(py::handle object, PyObject* name, py::handle value) {
-  if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) < 0) throw py::error_already_set();
-}
-
-void set(py::handle node, const Field& field, py::handle value) {
-  PyObject** place = place_of(node, field);
-  if (!place) return set(node, field.name, value);
-  PyObject* old = std::exchange(*place, value.inc_ref().ptr());
-  Py_XDECREF(old);
-}
-
-std::string to_string(py::handle text) {
-  Py_ssize_t size = 0;
-  const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-  if (!data) throw py::error_already_set();
-  return {data, static_cast<std::size_t>(size)};
-}
-
-Arg to_arg(const Tables& tables, py::handle value) {
+Arg to_arg(Tables& tables, py::handle value) {
   PyObject* object = value.ptr();
   PyTypeObject* type = Py_TYPE(object);
   if (type == Fx::get().node_type || PyType_IsSubtype(type, Fx::get().node_type)) {
-    PyObject* id = PyDict_GetItemWithError(tables.ids.ptr(), object);
+    const NodeId id = tables.id_of(value);
     if (!id)
       throw Error("the graph uses node '" + to_string(attr(value, Fx::get().name)) +
                   "' before it is defined, or a node of another graph");
-    return NodeId(static_cast<std::uint32_t>(PyLong_AsLong(id)));
+    return id;
   }
   if (object == Py_None) return None{};
   if (type == &PyBool_Type) return object == Py_True;
@@ -331,25 +194,20 @@ Opcode to_opcode(py::handle op) {
   throw Error("a node has the unknown opcode '" + text + "'");
 }
 
-void set_target(const Tables& tables, py::handle target, Node& node) {
+void set_target(Tables& tables, py::handle target, Node& node) {
   if (node.op != Opcode::call_function) {
     node.target = to_string(target);
     return;
   }
-  PyObject* name = PyDict_GetItemWithError(tables.names.ptr(), target.ptr());
-  if (!name && PyErr_Occurred()) throw py::error_already_set();
-  node.target = name ? to_string(name) : to_string(tables.owner.attr("name_function")(target));
+  node.target = tables.name_of(target);
 }
 
-std::pair<py::object, py::object> from_target(const Tables& tables, const Node& node) {
+std::pair<py::object, py::object> from_target(Tables& tables, const Node& node) {
   auto op = [](Opcode opcode) { return py::reinterpret_borrow<py::object>(opcode_text(opcode)); };
   if (node.op != Opcode::call_function) return {op(node.op), py::str(node.target)};
   if (node.target.starts_with(kOpaqueAttr))
     return {op(Opcode::get_attr), py::str(node.target.substr(kOpaqueAttr.size()))};
-  const py::str name(node.target);
-  PyObject* function = PyDict_GetItemWithError(tables.functions.ptr(), name.ptr());
-  if (function) return {op(node.op), py::reinterpret_borrow<py::object>(function)};
-  return {op(node.op), tables.owner.attr("find_function")(name)};
+  return {op(node.op), tables.function_of(node.target)};
 }
 
 }  // namespace refx::python

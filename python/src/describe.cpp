@@ -143,7 +143,7 @@ std::string why_custom(const py::dict& attributes, bool rewritten) {
 
 }  // namespace
 
-Module describe(const Tables& tables, const std::string& path, py::handle object) {
+Module describe(Tables& tables, const std::string& path, py::handle object) {
   const auto found = class_of(py::type::handle_of(object));
   const Class& info = *found;
   const py::dict attributes = attr(object, Fx::get().dict);
@@ -162,7 +162,7 @@ Module describe(const Tables& tables, const std::string& path, py::handle object
   return module;
 }
 
-bool Mirror::fits(const Tables& tables, ModuleId id, py::handle object) const {
+bool Mirror::fits(Tables& tables, ModuleId id, py::handle object) const {
   const std::string& path = model_.modules()[id].name;
   Module module = describe(tables, path, object);
   module.custom = model_.modules()[id].custom;

@@ -9,6 +9,7 @@
 #include "convert.h"
 #include "refx/reverse.h"
 #include "refx/transformation.h"
+#include "tables.h"
 
 namespace refx::python {
 
@@ -33,9 +34,9 @@ class Mirror {
   const Model& model() const { return model_; }
 
   // Reads the GraphModule. The first time, that is the model; later, what differs becomes a step.
-  StepId read(py::handle owner, py::handle graph_module, const Author& author);
+  StepId read(Tables& tables, py::handle graph_module, const Author& author);
   // Makes the fx nodes of a copy known, by position or by name; read() then compares them.
-  void attach(py::handle owner, py::handle graph_module, const std::vector<std::string>& names);
+  void attach(Tables& tables, py::handle graph_module, const std::vector<std::string>& names);
 
   // Each throws Error and changes nothing, or says what it touched. Without the GIL.
   struct Applied {
@@ -52,7 +53,7 @@ class Mirror {
   std::unordered_map<std::string, std::vector<std::string>> authors(const Tables& tables) const;
 
   // Whether a module object is what the model has there, tensors and all.
-  bool fits(const Tables& tables, ModuleId id, py::handle module) const;
+  bool fits(Tables& tables, ModuleId id, py::handle module) const;
 
   // All of it as bytes, and the tensors it refers to.
   std::string save(std::vector<at::Tensor>& tensors) const;
@@ -83,17 +84,17 @@ class Mirror {
 
 // Brings a GraphModule to where the mirror is, after a change that touched these objects. The
 // graph's hooks may throw: half-way, it can be brought there, or back, without them.
-void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched,
+void follow(const Mirror& mirror, Tables& tables, py::handle graph_module, const Touched& touched,
             bool hooks);
 
 // Likewise, but from whatever somebody made of it; `touched` are the objects of steps that were
 // reversed.
-void restore(const Mirror& mirror, py::handle owner, py::handle graph_module, Touched touched);
+void restore(const Mirror& mirror, Tables& tables, py::handle graph_module, Touched touched);
 
 // Puts containers back that were copied, where the copies now hold what they held.
-void restore_containers(py::handle owner, py::handle graph_module);
+void restore_containers(const Tables& tables, py::handle graph_module);
 
 // A module as the core sees it.
-Module describe(const Tables& tables, const std::string& path, py::handle module);
+Module describe(Tables& tables, const std::string& path, py::handle module);
 
 }  // namespace refx::python

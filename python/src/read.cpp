@@ -53,10 +53,6 @@ struct FxNode {
   Opcode op;
 };
 
-std::uint32_t id_value(PyObject* number) {
-  return static_cast<std::uint32_t>(PyLong_AsUnsignedLong(number));
-}
-
 TypePtr type_of_fake(const at::Tensor& tensor) {
   auto type = std::make_shared<TensorType>();
   type->dtype = tensor.scalar_type();
@@ -151,7 +147,7 @@ void Mirror::note_tensors(const Touched& touched) {
 
 class Reader {
  public:
-  Reader(Mirror& mirror, const Tables& tables, py::handle graph_module)
+  Reader(Mirror& mirror, Tables& tables, py::handle graph_module)
       : mirror_(mirror),
         model_(mirror.model_),
         tables_(tables),
@@ -249,7 +245,7 @@ class Reader {
     std::unordered_set<std::string> seen;
     for (const std::string& name : attributes_) {
       if (known.count(name) || !seen.insert(name).second) continue;
-      const py::object value = tables_.owner.attr("attribute")(graph_module_, name);
+      const py::object value = attribute_at(graph_module_, name);
       if (!THPVariable_Check(value.ptr())) continue;
       kept_.push_back(value);
       if (!THPVariable_CheckExact(value.ptr())) special_.insert(name);
@@ -337,15 +333,13 @@ class Reader {
   void remember(NodeId id, const FxNode& fx_node, py::handle meta) {
     const Fx& fx = Fx::get();
     tables_.grow(id.value + 1);
-    PyList_SetItem(tables_.nodes.ptr(), id.value, fx_node.node.inc_ref().ptr());
-    tables_.set_seen(id, attr(fx_node.node, fx.args), attr(fx_node.node, fx.kwargs),
-                     attr(fx_node.node, fx.target));
-    tables_.set_seen_type(id, type_source(fx_node, meta));
+    tables_.set_node(id, fx_node.node);
+    tables_.seen[id.value] = {attr(fx_node.node, fx.args), attr(fx_node.node, fx.kwargs),
+                              attr(fx_node.node, fx.target),
+                              py::reinterpret_borrow<py::object>(type_source(fx_node, meta))};
   }
 
-  void set_id(const FxNode& fx_node, NodeId id) {
-    PyDict_SetItem(tables_.ids.ptr(), fx_node.node.ptr(), py::int_(id.value).ptr());
-  }
+  void set_id(const FxNode& fx_node, NodeId id) { tables_.set_id(fx_node.node, id); }
 
   // ---- the first time ---------------------------------------------------------------------------
 
@@ -372,9 +366,7 @@ class Reader {
     mirror_.is_read_ = true;
   } catch (...) {
     model_ = Model();
-    PyDict_Clear(tables_.ids.ptr());
-    for (const py::list& list : {tables_.nodes, tables_.seen})
-      PyList_SetSlice(list.ptr(), 0, PyList_GET_SIZE(list.ptr()), nullptr);
+    tables_.clear_nodes();
     throw;
   }
 
@@ -544,9 +536,8 @@ class Reader {
       throw;
     }
     for (NodeId id : gone_) {
-      const py::object node = tables_.nodes[id.value];
-      PyObject* current = PyDict_GetItemWithError(tables_.ids.ptr(), node.ptr());
-      if (current && id_value(current) == id.value) PyDict_DelItem(tables_.ids.ptr(), node.ptr());
+      const py::object node = tables_.node(id);
+      if (tables_.id_of(node) == id) PyDict_DelItem(tables_.ids.ptr(), node.ptr());
     }
     for (const auto& [fx_node, id] : reread_)
       remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
@@ -608,10 +599,10 @@ class Reader {
     const bool opaque = node.target.starts_with(kOpaqueAttr);
     if (node.op != fx_node.op && !(opaque && fx_node.op == Opcode::get_attr)) return false;
     const Fx& fx = Fx::get();
-    if (tables_.seen_at(id, 0) != attr(fx_node.node, fx.args).ptr() ||
-        tables_.seen_at(id, 1) != attr(fx_node.node, fx.kwargs).ptr() ||
-        tables_.seen_at(id, 2) != attr(fx_node.node, fx.target).ptr() ||
-        tables_.seen_at(id, 3) != type_source(fx_node, meta))
+    const Tables::Seen& seen = tables_.seen[id.value];
+    if (!seen.args.is(attr(fx_node.node, fx.args)) ||
+        !seen.kwargs.is(attr(fx_node.node, fx.kwargs)) ||
+        !seen.target.is(attr(fx_node.node, fx.target)) || seen.type.ptr() != type_source(fx_node, meta))
       return false;
     if (by_others_)
       return true;  // marks are refx's; others may share a dictionary with a marked node
@@ -625,8 +616,8 @@ class Reader {
     std::unordered_set<PyObject*> disturbed;  // they use a node that is another one now
     for (FxNode& fx_node : fx_nodes_) {
       const py::object meta = attr(fx_node.node, Fx::get().meta);
-      PyObject* number = PyDict_GetItemWithError(tables_.ids.ptr(), fx_node.node.ptr());
-      NodeId id = number ? NodeId(id_value(number)) : NodeId{};
+      const NodeId former = tables_.id_of(fx_node.node);
+      NodeId id = former;
       // A node that was moved has lost its place: it is another one to the core.
       const bool known = id && graph.contains(id) && (!previous || graph.precedes(previous, id));
       if (known && !disturbed.count(fx_node.node.ptr()) && is_unchanged(id, fx_node, meta)) {
@@ -652,9 +643,9 @@ class Reader {
         const NodeId where = previous ? graph.next(previous) : graph.first();
         id = editor.insert_before(where, std::move(node));
         visited_.insert(id);
-        renumbered.emplace_back(&fx_node, number ? NodeId(id_value(number)) : NodeId{});
+        renumbered.emplace_back(&fx_node, former);
         set_id(fx_node, id);
-        if (number)
+        if (former)
           for (py::handle user : attr(fx_node.node, Fx::get().users)) disturbed.insert(user.ptr());
       }
       reread_.emplace_back(&fx_node, id);
@@ -696,7 +687,7 @@ class Reader {
   Mirror& mirror_;
   Model& model_;
   bool by_others_ = true;
-  const Tables& tables_;
+  Tables& tables_;
   py::handle graph_module_;
   py::object graph_;
 
@@ -759,10 +750,9 @@ void Reader::attach(const std::vector<std::string>& names) {
     for (std::size_t i = 0; i < size; ++i) {
       const FxNode& fx_node = fx_nodes_[i];
       const NodeId id = chosen[i];
-      if (!id || PyDict_Contains(tables_.ids.ptr(), fx_node.node.ptr()) == 1 || !taken.insert(id))
-        continue;
+      if (!id || tables_.id_of(fx_node.node) || !taken.insert(id)) continue;
       set_id(fx_node, id);
-      PyList_SetItem(tables_.nodes.ptr(), id.value, fx_node.node.inc_ref().ptr());
+      tables_.set_node(id, fx_node.node);
       // torch.fx drops metadata when it pickles.
       if (const auto& marks = model_.graph()[id].marks; !marks.empty())
         attr(fx_node.node, Fx::get().meta)[py::handle(Fx::get().marks)] =
@@ -779,14 +769,12 @@ bool Reader::is_like(NodeId id, const FxNode& fx_node) const {
   return node.op == other.op && (node.target == other.target || node.op == Opcode::output);
 }
 
-StepId Mirror::read(py::handle owner, py::handle graph_module, const Author& author) {
-  const Tables tables(owner);
+StepId Mirror::read(Tables& tables, py::handle graph_module, const Author& author) {
   return Reader(*this, tables, graph_module).run(author);
 }
 
-void Mirror::attach(py::handle owner, py::handle graph_module,
+void Mirror::attach(Tables& tables, py::handle graph_module,
                     const std::vector<std::string>& names) {
-  const Tables tables(owner);
   Reader(*this, tables, graph_module).attach(names);
 }
 

@@ -52,6 +52,22 @@ py::object as_parameter(const at::TensorBase& tensor) {
   return object;
 }
 
+// A module of that type of torch.nn without tensors: its own constructor would draw random weights.
+py::object make_template(const std::string& type) {
+  constexpr std::string_view kPrefix = "torch.nn.";
+  const py::module_ nn = py::module_::import("torch.nn");
+  const std::string name = type.starts_with(kPrefix) ? type.substr(kPrefix.size()) : type;
+  if (!py::hasattr(nn, name.c_str()))
+    throw Error("a module of type " + type + " is to come back, which is not there any more");
+  const py::object cls = nn.attr(name.c_str());
+  py::object module = cls.attr("__new__")(cls);
+  nn.attr("Module").attr("__init__")(module);
+  const py::object parameters = attr(module, Fx::get().parameters);
+  parameters["weight"] = py::none();
+  parameters["bias"] = py::none();
+  return module;
+}
+
 struct Hash {
   using is_transparent = void;
   std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
@@ -59,14 +75,8 @@ struct Hash {
 
 class ModuleFollower {
  public:
-  ModuleFollower(const Mirror& mirror, const Tables& tables, py::handle graph_module)
-      : mirror_(mirror),
-        model_(mirror.model()),
-        tables_(tables),
-        order_(tables.owner.attr("order")),
-        kept_(tables.owner.attr("modules")),
-        copied_(tables.owner.attr("containers")),
-        made_(tables.owner.attr("made_containers")) {
+  ModuleFollower(const Mirror& mirror, Tables& tables, py::handle graph_module)
+      : mirror_(mirror), model_(mirror.model()), tables_(tables) {
     containers_.emplace("", Container(py::reinterpret_borrow<py::object>(graph_module), true));
   }
 
@@ -153,7 +163,7 @@ class ModuleFollower {
       module = plain();
       attributes_of(module)[py::handle(Fx::get().training)] =
           attr(above.module, Fx::get().training);
-      made_.attr("add")(text(path));
+      tables_.made_containers.attr("add")(text(path));
       write(parent, above, kModules, name, module);
     } else if (py::type::handle_of(found->module).is(plain)) {
       found->writable = true;  // those that torch.fx makes are its own
@@ -161,7 +171,8 @@ class ModuleFollower {
     } else {
       module = shallow_copy(found->module);
       const py::object key = text(path);
-      if (!find(copied_, key)) check(PyDict_SetItem(copied_.ptr(), key.ptr(), found->module.ptr()));
+      if (!find(tables_.copied_containers, key))
+        check(PyDict_SetItem(tables_.copied_containers.ptr(), key.ptr(), found->module.ptr()));
       write(parent, above, kModules, name, module);
       containers_.erase(containers_.find(path));
     }
@@ -173,9 +184,9 @@ class ModuleFollower {
     py::object& order = container.order[kind];
     if (order) return order.ptr();
     const py::object key = owned(PyTuple_Pack(2, text(path).ptr(), table_name(kind)));
-    PyObject* found = find(order_, key);
+    PyObject* found = find(tables_.name_order, key);
     order = found ? py::reinterpret_borrow<py::object>(found) : py::dict();
-    if (!found) check(PyDict_SetItem(order_.ptr(), key.ptr(), order.ptr()));
+    if (!found) check(PyDict_SetItem(tables_.name_order.ptr(), key.ptr(), order.ptr()));
     PyObject *name = nullptr, *value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(container.table(kind), &at, &name, &value);)
       if (!PyDict_SetDefault(order.ptr(), name, Py_None)) throw py::error_already_set();
@@ -215,8 +226,8 @@ class ModuleFollower {
     if (PyObject* names = above.table(kind); find(names, key))
       check(PyObject_DelItem(names, key.ptr()));
     if (!above.is_empty()) return;
-    if (!made_.contains(text(parent))) return note_place(parent);
-    made_.attr("discard")(text(parent));
+    if (!tables_.made_containers.contains(text(parent))) return note_place(parent);
+    tables_.made_containers.attr("discard")(text(parent));
     forget_container(parent);
     remove(parent, kModules);
   }
@@ -287,11 +298,11 @@ class ModuleFollower {
 
   void keep(std::string_view path, const py::object& module) {
     const py::object key = text(path);
-    PyObject* modules = find(kept_, key);
+    PyObject* modules = find(tables_.displaced, key);
     if (!modules) {
       py::list one(1);
       PyList_SET_ITEM(one.ptr(), 0, module.inc_ref().ptr());
-      check(PyDict_SetItem(kept_.ptr(), key.ptr(), one.ptr()));
+      check(PyDict_SetItem(tables_.displaced.ptr(), key.ptr(), one.ptr()));
       return;
     }
     for (py::handle other : py::handle(modules))
@@ -303,7 +314,7 @@ class ModuleFollower {
   // oldest first: it was there before any step, the others say that steps made them.
   py::object fitting(ModuleId id, const py::object& current) {
     std::vector<py::object> bases;
-    if (PyObject* earlier = find(kept_, text(model_.modules()[id].name)))
+    if (PyObject* earlier = find(tables_.displaced, text(model_.modules()[id].name)))
       for (py::handle base : py::handle(earlier))
         bases.push_back(py::reinterpret_borrow<py::object>(base));
     for (const py::object& base : bases)
@@ -319,8 +330,7 @@ class ModuleFollower {
     static auto* known = new std::unordered_map<std::string, py::handle>;
     auto it = known->find(type);
     if (it == known->end()) {
-      const py::object make = py::module_::import("refx.fx._replay").attr("template");
-      it = known->emplace(type, make(type).release()).first;
+      it = known->emplace(type, make_template(type).release()).first;
     }
     return it->second;
   }
@@ -411,9 +421,7 @@ class ModuleFollower {
 
   const Mirror& mirror_;
   const Model& model_;
-  const Tables& tables_;
-  py::dict order_, kept_, copied_;
-  py::set made_;
+  Tables& tables_;
   std::unordered_map<std::string, Container, Hash, std::equal_to<>> containers_;
   std::pair<const std::string, Container>* last_ = nullptr;  // of those, the last one asked for
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
@@ -424,7 +432,7 @@ class ModuleFollower {
 
 std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
     const Tables& tables) const {
-  const py::dict own = tables.owner.attr("signatures");  // of steps that a derived class took
+  const py::dict& own = tables.signatures;
   std::unordered_map<std::string, std::vector<std::string>> authors;
   for (const Step& step : model_.history()) {
     if (!lookup_transformation(step.transformation)) continue;
@@ -450,21 +458,19 @@ std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
   return authors;
 }
 
-void follow_modules(const Mirror& mirror, const Tables& tables, py::handle graph_module,
+void follow_modules(const Mirror& mirror, Tables& tables, py::handle graph_module,
                     const Touched& touched) {
   if (touched.states.empty() && touched.modules.empty()) return;
   ModuleFollower(mirror, tables, graph_module).run(touched);
 }
 
-void follow(const Mirror& mirror, py::handle owner, py::handle graph_module, const Touched& touched,
+void follow(const Mirror& mirror, Tables& tables, py::handle graph_module, const Touched& touched,
             bool hooks) {
-  const Tables tables(owner);
   follow_modules(mirror, tables, graph_module, touched);
   follow_nodes(mirror, tables, graph_module.attr("graph"), touched.nodes, hooks);
 }
 
-void restore(const Mirror& mirror, py::handle owner, py::handle graph_module, Touched touched) {
-  const Tables tables(owner);
+void restore(const Mirror& mirror, Tables& tables, py::handle graph_module, Touched touched) {
   const Model& model = mirror.model();
   for (ModuleId id : model.modules()) touched.modules.emplace_back(id, model.modules()[id].name);
   for (StateId id : model.state()) touched.states.emplace_back(id, model.state()[id].name);

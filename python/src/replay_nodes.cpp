@@ -46,7 +46,7 @@ py::object call(const py::object& function, py::handle a, py::handle b, py::hand
 
 class NodeFollower {
  public:
-  NodeFollower(const Mirror& mirror, const Tables& tables, py::handle graph, bool hooks)
+  NodeFollower(const Mirror& mirror, Tables& tables, py::handle graph, bool hooks)
       : graph_(mirror.model().graph()),
         tables_(tables),
         fx_graph_(py::reinterpret_borrow<py::object>(graph)),
@@ -102,15 +102,8 @@ class NodeFollower {
   }
 
  private:
-  py::object known(NodeId id) const {
-    if (id.value >= tables_.nodes.size()) return py::none();
-    return py::reinterpret_borrow<py::object>(PyList_GET_ITEM(tables_.nodes.ptr(), id.value));
-  }
-
-  bool is_in_graph(NodeId id, py::handle node) const {
-    PyObject* number = PyDict_GetItemWithError(tables_.ids.ptr(), node.ptr());
-    return number && PyLong_AsUnsignedLong(number) == id.value;
-  }
+  py::object known(NodeId id) const { return tables_.node(id); }
+  bool is_in_graph(NodeId id, py::handle node) const { return tables_.id_of(node) == id; }
 
   // Where the graph lists the nodes that call one function, or are of another kind.
   struct Listed {
@@ -155,7 +148,10 @@ class NodeFollower {
     call(Inner::get().update, node, from_args(tables_, value.args),
          from_kwargs(tables_, value.kwargs));
     set_marks(attr(node, fx.meta), value.marks);
-    tables_.set_seen(id, attr(node, fx.args), attr(node, fx.kwargs), attr(node, fx.target));
+    Tables::Seen& seen = tables_.seen[id.value];
+    seen.args = attr(node, fx.args);
+    seen.kwargs = attr(node, fx.kwargs);
+    seen.target = attr(node, fx.target);
   }
 
   void set_marks(py::handle meta, const std::vector<std::string>& marks) {
@@ -186,7 +182,7 @@ class NodeFollower {
     if (node.is_none()) {
       const py::object before = saved(id);
       node = make(value, before, op, target);
-      PyList_SetItem(tables_.nodes.ptr(), id.value, node.inc_ref().ptr());
+      tables_.set_node(id, node);
       call(inner.prepend, attr(previous, fx.next), node);
       set_meta(node, before);
     } else {
@@ -204,7 +200,7 @@ class NodeFollower {
     }
     list(node, op, target);
     ++grown_;
-    check(PyDict_SetItem(tables_.ids.ptr(), node.ptr(), py::int_(id.value).ptr()));
+    tables_.set_id(node, id);
     if (create_hooks_ && !create_hooks_.is_none())
       for (py::handle hook : create_hooks_) hook(node);
     return node;
@@ -225,9 +221,8 @@ class NodeFollower {
 
   // In a copy of a graph: name, metadata and type of a node that had been erased before; or None.
   py::object saved(NodeId id) const {
-    const py::dict erased = tables_.owner.attr("erased");
-    if (erased.size() == 0) return py::none();
-    return erased.attr("pop")(id.value, py::none());
+    if (tables_.erased.size() == 0) return py::none();
+    return tables_.erased.attr("pop")(id.value, py::none());
   }
 
   void set_meta(py::handle node, const py::object& saved) {
@@ -285,8 +280,7 @@ class NodeFollower {
     set(node, inner.erased, Py_True);
     --grown_;
     call(inner.update, node, py::tuple(), py::dict());
-    if (PyDict_Contains(tables_.ids.ptr(), node.ptr()) == 1)
-      check(PyDict_DelItem(tables_.ids.ptr(), node.ptr()));
+    if (tables_.id_of(node)) check(PyDict_DelItem(tables_.ids.ptr(), node.ptr()));
   }
 
   void count() {
@@ -297,7 +291,7 @@ class NodeFollower {
   }
 
   const Graph& graph_;
-  const Tables& tables_;
+  Tables& tables_;
   py::object fx_graph_, lookup_, root_, create_hooks_, erase_hooks_, create_name_, associate_,
       rename_;
   Listed listed_, unlisted_;
@@ -309,12 +303,12 @@ class NodeFollower {
 
 }  // namespace
 
-void follow_nodes(const Mirror& mirror, const Tables& tables, py::handle graph,
+void follow_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
                   const std::vector<NodeId>& nodes, bool hooks) {
   NodeFollower(mirror, tables, graph, hooks).run(nodes);
 }
 
-void restore_nodes(const Mirror& mirror, const Tables& tables, py::handle graph) {
+void restore_nodes(const Mirror& mirror, Tables& tables, py::handle graph) {
   NodeFollower(mirror, tables, graph, false).restore();
 }
 

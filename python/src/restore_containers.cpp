@@ -69,10 +69,9 @@ bool same_module(py::handle a, py::handle b) {
 
 }  // namespace
 
-void restore_containers(py::handle owner, py::handle graph_module) {
-  const py::dict copied = owner.attr("containers");
+void restore_containers(const Tables& tables, py::handle graph_module) {
   std::vector<std::pair<std::string, py::object>> originals;
-  for (const auto& [path, module] : copied)
+  for (const auto& [path, module] : tables.copied_containers)
     originals.emplace_back(to_string(path), py::reinterpret_borrow<py::object>(module));
   // The innermost first: an outer one holds the inner ones.
   auto depth = [](const auto& entry) {

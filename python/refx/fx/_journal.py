@@ -12,11 +12,11 @@ import threading
 from typing import Any, Callable, Iterable, Iterator, Optional
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule
 
 from .. import _core
 from .._step import Step
-from . import _functions, _replay
+from . import _functions
 
 _ATTRIBUTE = "_refx"
 STAMP = "_refx_made"  # on modules and tensors that transformations made: their signatures
@@ -28,25 +28,11 @@ class Journal:
 
     def __init__(self) -> None:
         self.mirror = _core.Mirror()
-        # The tables that the library fills, see convert.h.
-        self.ids: dict[Node, int] = {}
-        self.nodes: list[Optional[Node]] = []
-        self.seen: list[Any] = []
-        self.objects: list[Any] = []
-        self.names: dict[Callable[..., Any], str] = {}
-        self.functions: dict[str, Callable[..., Any]] = {}
-
-        self.modules: dict[str, list[torch.nn.Module]] = {}  # those that steps took away, by path
-        self.containers: dict[str, torch.nn.Module] = {}  # those that were copied, by path
-        self.order: dict[tuple[str, str], dict[str, None]] = {}  # of names in a module's tables
-        self.made_containers: set[str] = set()
-        self.erased: dict[int, tuple[str, dict[str, Any], Any]] = {}  # name, meta, type of nodes
+        self.tables = _core.Tables()
         self.renamed: dict[int, str] = {}  # names that torch.fx changed when it unpickled
-        self.signatures: dict[int, str] = {}  # of steps that a subclass took, by step
-        self.graph: Optional[torch.fx.Graph] = None  # whose nodes are in the tables
+        self.graph: Optional[Graph] = None  # whose nodes are in the tables
         self.lock = threading.RLock()
         self.author: Optional[tuple[str, str]] = None
-        self._object_ids: dict[Any, int] = {}
         self._saved_names: list[str] = []
 
     # ---- where it hangs ------------------------------------------------------------------------
@@ -89,27 +75,27 @@ class Journal:
         """Takes note of what others did to the GraphModule."""
         if self.graph is None:
             if self._saved_names:
-                self.mirror.attach(self, graph_module, self._saved_names)
+                self.mirror.attach(self.tables, graph_module, self._saved_names)
                 for number, name in zip(self.mirror.live(), self._saved_names):
-                    node = self.nodes[number]
+                    node = self.tables.node(number)
                     if node is not None and node.name != name:
                         self.renamed[number] = name
             self.graph = graph_module.graph
         author = author or self.author
         if author is None:
-            return self.mirror.read(self, graph_module)
-        return self.mirror.read(self, graph_module, *author)
+            return self.mirror.read(self.tables, graph_module)
+        return self.mirror.read(self.tables, graph_module, *author)
 
     def apply(self, graph_module: GraphModule, transformation: str, signature: str,
               only: Iterable[str] = (), exclude: Iterable[str] = ()) -> list[int]:
         steps, touched = self.mirror.apply(transformation, list(only), list(exclude))
         if signature != transformation:
-            self.signatures.update(dict.fromkeys(steps, signature))
+            self.tables.signatures.update(dict.fromkeys(steps, signature))
         try:
             self.follow(graph_module, touched)
         except BaseException:  # a hook of the graph's raised, or Ctrl-C
             touched = self.mirror.reverse(steps, "cascade", True)
-            self.mirror.follow(self, graph_module, touched, False)
+            self.mirror.follow(self.tables, graph_module, touched, False)
             raise
         return steps
 
@@ -121,26 +107,36 @@ class Journal:
         try:
             self.follow(graph_module, touched)
         except BaseException:  # there is no way back: so all of the way
-            self.mirror.follow(self, graph_module, touched, False)
+            self.mirror.follow(self.tables, graph_module, touched, False)
             graph_module.recompile()
             raise
         if self.mirror.has_steps():
             self.prune()
 
     def follow(self, graph_module: GraphModule, touched: _core.Touched) -> None:
-        _replay.rename(self, graph_module.graph)
-        self.mirror.follow(self, graph_module, touched, True)
+        self._rename_nodes(graph_module.graph)
+        self.mirror.follow(self.tables, graph_module, touched, True)
+
+    def _rename_nodes(self, graph: Graph) -> None:
+        """Gives nodes the names back that they had before torch.fx unpickled them."""
+        if not self.renamed:
+            return
+        renamed = {self.tables.node(number): name for number, name in self.renamed.items()}
+        self.renamed.clear()
+        taken = {node.name for node in graph.nodes if node not in renamed}
+        for node, name in renamed.items():
+            if name not in taken:
+                object.__setattr__(node, "name", name)
+                graph._graph_namespace._rename_object(node, name)
+                taken.add(name)
 
     def steps(self) -> Iterator[Step]:
         for number, transformation, signature, site, nodes, size in self.mirror.steps():
-            yield Step(
-                number, transformation, site,
-                tuple(self.nodes[i] for i in nodes if i < len(self.nodes) and self.nodes[i] in self.ids),
-                size, self.signatures.get(number, signature),
-            )
+            yield Step(number, transformation, site, tuple(self.tables.live_nodes(nodes)), size,
+                       self.tables.signatures.get(number, signature))
 
     def steps_of(self, signature: str) -> list[int]:
-        if not self.signatures:
+        if not self.tables.signatures:
             return self.mirror.steps_of(signature)
         return [step.id for step in self.steps() if step.signature == signature]
 
@@ -148,7 +144,7 @@ class Journal:
         return (step for step in self.steps() if step.transformation != "changes by others")
 
     def keep_module(self, path: str, module: torch.nn.Module) -> None:
-        kept = self.modules.setdefault(path, [])
+        kept = self.tables.displaced.setdefault(path, [])
         if not any(module is other for other in kept):
             kept.append(module)
 
@@ -156,8 +152,8 @@ class Journal:
         """By path, with those that hold no others; notes the order of all names too."""
         for path, module in graph_module.named_modules(remove_duplicate=False):
             for table in ("_parameters", "_buffers", "_modules"):
-                if (path, table) not in self.order:
-                    self.order[path, table] = dict.fromkeys(getattr(module, table))
+                if (path, table) not in self.tables.name_order:
+                    self.tables.name_order[path, table] = dict.fromkeys(getattr(module, table))
         called = {node.target for node in graph_module.graph.nodes if node.op == "call_module"}
         return {path: module for path, module in graph_module.named_modules(remove_duplicate=False)
                 if path in called or not module._modules}
@@ -191,7 +187,7 @@ class Journal:
         except _core.Error:  # it is in no state to be read
             touched = self.mirror.reverse(self._newer(steps), "cascade", True)
             self.keep_displaced(graph_module, before)
-            self.mirror.restore(self, graph_module, touched)
+            self.mirror.restore(self.tables, graph_module, touched)
             graph_module.recompile()
         else:
             self.keep_displaced(graph_module, before)
@@ -200,7 +196,7 @@ class Journal:
     def drop_if_done(self, graph_module: GraphModule) -> None:
         """Without steps there is nothing to remember."""
         if self.author is None and not self.mirror.has_steps():
-            _core.Mirror.restore_containers(self, graph_module)
+            _core.Mirror.restore_containers(self.tables, graph_module)
             Journal.drop(graph_module)
 
     def prune(self) -> None:
@@ -208,103 +204,64 @@ class Journal:
         nodes, states, modules = self.mirror.remembered()
         paths = set(modules) | {name.rpartition(".")[0] for name in states}
         held = {id(tensor) for tensor in self.mirror.tensors()}
-        self.modules = {
+        tables = self.tables
+        tables.displaced = {
             path: [m for m in kept if all(id(t) in held for t in _tensors(m))]
-            for path, kept in self.modules.items()
+            for path, kept in tables.displaced.items()
             if path in paths
         }
-        needed = set(nodes)
-        for number, node in enumerate(self.nodes):
-            if node is not None and node not in self.ids and number not in needed:
-                self.nodes[number] = None
-                self.seen[4 * number:4 * number + 4] = [None] * 4
-        live = {step[0] for step in self.mirror.steps()}
-        self.signatures = {step: s for step, s in self.signatures.items() if step in live}
-
-    # ---- what the library asks for -------------------------------------------------------------
-
-    def object_index(self, value: Any) -> int:
-        try:
-            key: tuple[Any, ...] = (type(value), value)
-            if isinstance(value, torch.Tensor):
-                key = (id(value),)
-            elif isinstance(value, tuple):  # (1,) == (1.0,) == (True,)
-                key += (repr(value),)
-            index = self._object_ids.setdefault(key, len(self.objects))
-        except TypeError:
-            index = self._object_ids.setdefault((id(value),), len(self.objects))
-        if index == len(self.objects):
-            self.objects.append(value)
-        return index
-
-    def name_function(self, function: Callable[..., Any]) -> str:
-        name = _functions.name_of(function)
-        while self.functions.get(name, function) is not function:
-            name += "'"
-        self.names[function] = name
-        self.functions[name] = function
-        return name
-
-    def find_function(self, name: str) -> Callable[..., Any]:
-        function = _functions.find(name)
-        self.names.setdefault(function, name)
-        self.functions[name] = function
-        return function
-
-    @staticmethod
-    def attribute(graph_module: GraphModule, path: str) -> Any:
-        value: Any = graph_module
-        for name in path.split("."):
-            value = getattr(value, name, None)
-        return value
+        tables.forget_erased(nodes)
+        live = set(self.step_ids())
+        tables.signatures = {step: s for step, s in tables.signatures.items() if step in live}
 
     # ---- copies and files ----------------------------------------------------------------------
 
     def _state(self, with_meta: bool) -> dict[str, Any]:
+        tables = self.tables
         data, tensors = self.mirror.save()
         erased: dict[int, tuple[str, dict[str, Any], Any]] = {}
         names = []
         live = set(self.mirror.live())
         for place, number in enumerate(self.mirror.places()):
-            node = self.nodes[number] if number < len(self.nodes) else None
+            node = tables.node(number)
             if number in live:
                 names.append(node.name if node is not None else "")
             elif node is not None:
                 erased[place] = (node.name, dict(node.meta) if with_meta else {}, node.type)
-            elif number in self.erased:
-                erased[place] = self.erased[number]
+            elif number in tables.erased:
+                erased[place] = tables.erased[number]
         if not any(names):
             names = self._saved_names
         functions = {
             name: None if _is_importable(name, function) else function
-            for name, function in self.functions.items()
+            for name, function in tables.functions.items()
         }
         return {
             "data": data, "tensors": tensors, "erased": erased, "names": names,
-            "objects": self.objects, "functions": functions, "modules": self.modules,
-            "order": self.order, "made_containers": self.made_containers,
-            "containers": self.containers, "signatures": self.signatures,
+            "objects": tables.objects, "functions": functions, "modules": tables.displaced,
+            "order": tables.name_order, "made_containers": tables.made_containers,
+            "containers": tables.copied_containers, "signatures": tables.signatures,
         }
 
     @classmethod
     def _load(cls, state: dict[str, Any]) -> Journal:
         self = cls()
         self.mirror = _core.Mirror.load(state["data"], state["tensors"])
-        self.erased = state["erased"]
         self._saved_names = state["names"]
+        tables = self.tables
         for value in state["objects"]:
-            self.object_index(value)
+            tables.add_object(value)
         for name, function in state["functions"].items():
             if function is None:
-                self.find_function(name)
+                tables.find_function(name)
             else:
-                self.names[function] = name
-                self.functions[name] = function
-        self.modules = state["modules"]
-        self.order = state["order"]
-        self.made_containers = state["made_containers"]
-        self.containers = state["containers"]
-        self.signatures = state["signatures"]
+                tables.add_function(name, function)
+        tables.erased = state["erased"]
+        tables.displaced = state["modules"]
+        tables.name_order = state["order"]
+        tables.made_containers = state["made_containers"]
+        tables.copied_containers = state["containers"]
+        tables.signatures = state["signatures"]
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Iterable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from torch.fx import GraphModule, Node
 
@@ -172,7 +172,7 @@ def _require_unmade(transformation: Transformation, graph_module: GraphModule) -
     signature = transformation.signature
     things = itertools.chain(
         graph_module.named_modules(), graph_module.named_parameters(), graph_module.named_buffers(),
-        ((str(node.target), Journal.attribute(graph_module, str(node.target)))
+        ((str(node.target), _core.attribute_at(graph_module, str(node.target)))
          for node in graph_module.graph.nodes if node.op == "get_attr"))
     for path, thing in things:
         if path and signature in getattr(thing, "__dict__", {}).get(STAMP, ()):
@@ -407,9 +407,8 @@ def explain(transformation: Transformation, graph_module: GraphModule) -> Explan
         journal.read(graph_module)
         sites, refusals = journal.mirror.find(transformation._name)
 
-        def nodes(numbers: Iterable[int]) -> tuple[Node, ...]:
-            found = (journal.nodes[number] for number in numbers)
-            return tuple(node for node in found if node is not None)
+        def nodes(numbers: list[int]) -> tuple[Node, ...]:
+            return tuple(journal.tables.live_nodes(numbers))
 
         return Explanation(
             transformation._name,
