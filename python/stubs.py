@@ -1,4 +1,4 @@
-"""Writes python/refx/_core.pyi from the built extension.
+"""Writes what type checkers cannot see: the stubs of the extension, and of the classes made from it.
 
     PYTHONPATH=build/python python python/stubs.py [--check]
 """
@@ -8,10 +8,10 @@ import subprocess
 import sys
 import tempfile
 
-STUBS = pathlib.Path(__file__).parent / "refx" / "_core.pyi"
+PACKAGE = pathlib.Path(__file__).parent / "refx"
 
 
-def generate() -> str:
+def extension() -> str:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "pybind11_stubgen", "refx._core", "-o", folder,
                         "--exit-code"], check=True, capture_output=True)
@@ -23,10 +23,21 @@ def generate() -> str:
     return text
 
 
+def transformations() -> str:
+    from refx.fx import _library
+
+    text = f"from ._builtin import BuiltIn\n\n__all__ = {_library.__all__}\n"
+    for name in _library.__all__:
+        summary = getattr(_library, name).__doc__
+        text += f'\nclass {name}(BuiltIn):\n    """{summary}"""\n'
+    return text
+
+
 if __name__ == "__main__":
-    text = generate()
-    if "--check" in sys.argv:
-        if not STUBS.exists() or STUBS.read_text() != text:
-            sys.exit("python/refx/_core.pyi is out of date: run python/stubs.py")
-    else:
-        STUBS.write_text(text)
+    del sys.path[0]  # this folder, which has the package without the extension
+    stubs = {PACKAGE / "_core.pyi": extension(), PACKAGE / "fx" / "_library.pyi": transformations()}
+    for path, text in stubs.items():
+        if "--check" not in sys.argv:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path.relative_to(PACKAGE.parents[1])} is out of date: run python/stubs.py")

@@ -14,33 +14,14 @@ were taken, ``reverse`` takes back some of them, ``bisect`` finds those that bre
 """
 
 from .._step import Step
-from ._transformations import (
-    ChangeTrueDivToMulByInverse,
-    Explanation,
-    FuseBatchNorm1dInLinear,
-    FuseBatchNorm2dInConv2d,
-    FuseBiasInLinear,
-    MergeLinears,
-    NothingReversed,
-    Refusal,
-    ReversibleTransformation,
-    Site,
-    Transformation,
-    bisect,
-    compose,
-    explain,
-    forget,
-    log,
-    reverse,
-)
+from . import _library
+from ._base import NothingReversed, ReversibleTransformation, Transformation
+from ._compose import compose
+from ._library import *  # noqa: F403
+from ._tools import Explanation, Refusal, Site, bisect, explain, forget, log, reverse
 
 __all__ = [
-    "ChangeTrueDivToMulByInverse",
     "Explanation",
-    "FuseBatchNorm1dInLinear",
-    "FuseBatchNorm2dInConv2d",
-    "FuseBiasInLinear",
-    "MergeLinears",
     "NothingReversed",
     "Refusal",
     "ReversibleTransformation",
@@ -54,3 +35,4 @@ __all__ = [
     "log",
     "reverse",
 ]
+__all__ += _library.__all__

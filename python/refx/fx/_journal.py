@@ -51,6 +51,15 @@ class Journal:
         journal.hang(graph_module)
         return journal
 
+    @staticmethod
+    def of(graph_module: GraphModule) -> Journal:
+        """The GraphModule's journal, made if it has none."""
+        journal = Journal.find(graph_module)
+        if journal is None:
+            journal = Journal()
+            journal.hang(graph_module)
+        return journal
+
     def hang(self, graph_module: GraphModule) -> None:
         graph_module.__dict__[_ATTRIBUTE] = self
         graph_module.meta[_KEY] = self

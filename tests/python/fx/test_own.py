@@ -1,6 +1,8 @@
 """Transformations written by users, in plain torch.fx style; compose; marks."""
 
 import copy
+import pickle
+import pydoc
 
 import pytest
 import torch
@@ -233,6 +235,16 @@ def test_forget(gm):
 def test_every_transformation_of_the_library_is_here():
     classes = {cls._name for cls in vars(refx.fx).values() if isinstance(getattr(cls, "_name", None), str)}
     assert classes == {name for name, _ in _core.transformations()}
+
+
+@pytest.mark.parametrize("name, summary", _core.transformations())
+def test_a_transformation_of_the_library_is_a_class_like_any_other(name, summary):
+    found = [cls for cls in vars(refx.fx).values() if getattr(cls, "_name", None) == name]
+    assert len(found) == 1 and found[0].__name__.lower() == name.replace("-", "")
+    assert found[0].__name__ in refx.fx.__all__
+    assert summary in pydoc.render_doc(found[0])
+    same = pickle.loads(pickle.dumps(found[0]()))
+    assert type(same) is found[0] and same.signature == name
 
 
 def test_errors_are_value_errors():

@@ -1,0 +1,189 @@
+"""What a transformation is, and how to write one."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from .. import _core
+from ._journal import STAMP, Journal
+
+MARKS = "refx"  # in a node's meta: the signatures of the transformations that it is marked by
+
+
+class Transformation(ABC):
+    """A rewrite of a ``torch.fx.GraphModule``.
+
+    Derive from it, edit the graph in ``transform`` as you would in any torch.fx pass, and call the
+    object. What ``transform`` changed becomes a step of the GraphModule's history: it is in ``log``
+    and ``reverse`` can take it back.
+
+    Attributes:
+        preserves_computation: whether the outputs stay the same, up to rounding.
+    """
+
+    preserves_computation: bool = False
+
+    @abstractmethod
+    def transform(self, graph_module: GraphModule) -> GraphModule:
+        """Rewrites the GraphModule and returns it."""
+
+    def __call__(self, graph_module: GraphModule, lint_and_recompile: bool = True) -> GraphModule:
+        """Rewrites the GraphModule.
+
+        Args:
+            graph_module: what to rewrite, in place.
+            lint_and_recompile: check the graph and generate its code again. ``False`` saves that
+                time while several transformations follow one another.
+        """
+        return finish(self._run(graph_module), lint_and_recompile)
+
+    def _run(self, graph_module: GraphModule) -> GraphModule:
+        return recorded(self, self.transform, graph_module)
+
+    @property
+    def signature(self) -> str:
+        """Identifies the transformation by class and attributes, in every process."""
+        cls = type(self)
+        parameters = ", ".join(f"{k}={v!r}" for k, v in sorted(vars(self).items()))
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        return f"{name}({parameters})" if parameters else name
+
+    def mark_as_transformed(self, node: Node) -> None:
+        """Marks a node as transformed by this transformation."""
+        marks = node.meta.get(MARKS, ())
+        if self.signature not in marks:
+            node.meta[MARKS] = (*marks, self.signature)
+
+    def transformed(self, node: Node) -> bool:
+        """Whether the node was transformed by this transformation."""
+        owner = node.graph.owning_module
+        if isinstance(owner, GraphModule):
+            journal = Journal.find(owner)
+            if journal is not None and journal.graph is None:
+                journal.read(owner)  # a copy, whose marks are still to be set
+        return self.signature in node.meta.get(MARKS, ())
+
+    def get_transformed_nodes(self, graph_module: GraphModule) -> list[Node]:
+        """The nodes that were transformed by this transformation."""
+        return [node for node in graph_module.graph.nodes if self.transformed(node)]
+
+
+class NothingReversed(UserWarning):
+    """A GraphModule was to be reversed that has no history: it never had one, or lost it."""
+
+
+class ReversibleTransformation(Transformation):
+    """A transformation that can be taken back.
+
+    ``reverse`` need not be written: refx knows what ``transform`` changed, and restores it exactly. A
+    class that does define ``reverse`` is obeyed.
+    """
+
+    def reverse(self, graph_module: GraphModule) -> GraphModule:
+        """Takes back what this transformation did to the GraphModule."""
+        journal = Journal.find(graph_module)
+        if journal is None:
+            _require_unmarked(self, graph_module)
+            _require_unmade(self, graph_module)
+            return graph_module
+        with journal.at_work(graph_module):
+            journal.read(graph_module)
+            steps = journal.steps_of(self.signature)
+            if not steps:
+                _require_unmade(self, graph_module)
+            journal.reverse(graph_module, steps)
+        return graph_module
+
+    def __call__(self, graph_module: GraphModule, lint_and_recompile: bool = True,
+                 reverse: bool = False) -> GraphModule:
+        """Rewrites the GraphModule, or takes that back.
+
+        Args:
+            graph_module: what to rewrite, in place.
+            lint_and_recompile: check the graph and generate its code again. ``False`` saves that
+                time while several transformations follow one another.
+            reverse: take back what this transformation did.
+        """
+        if not reverse:
+            return super().__call__(graph_module, lint_and_recompile)
+        knows_nothing = Journal.find(graph_module) is None and not self._has_own_reverse()
+        graph_module = finish(self._run_reverse(graph_module), lint_and_recompile)
+        if knows_nothing:
+            warnings.warn(f"{self.signature}: nothing was reversed, the GraphModule has no history",
+                          NothingReversed, stacklevel=2)
+        return graph_module
+
+    def _has_own_reverse(self) -> bool:
+        return type(self).reverse is not ReversibleTransformation.reverse
+
+    def _run_reverse(self, graph_module: GraphModule) -> GraphModule:
+        if not self._has_own_reverse():
+            return self.reverse(graph_module)
+        return recorded(self, self.reverse, graph_module)
+
+    def mark_as_restored(self, node: Node) -> None:
+        """Takes the mark of this transformation from a node."""
+        if not self.transformed(node):
+            raise ValueError("The node was not transformed by this transformation.")
+        marks = tuple(mark for mark in node.meta[MARKS] if mark != self.signature)
+        if marks:
+            node.meta[MARKS] = marks
+        else:
+            del node.meta[MARKS]
+
+
+def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
+    if lint_and_recompile:
+        graph_module.graph.lint()
+        graph_module.recompile()
+    return graph_module
+
+
+_GONE = ("but the GraphModule's history is gone: it was not carried over to this GraphModule, or was "
+         "forgotten; reverse the GraphModule that was transformed")
+
+
+def _require_unmarked(transformation: Transformation, graph_module: GraphModule) -> None:
+    signature = transformation.signature
+    for node in graph_module.graph.nodes:
+        if signature in node.meta.get(MARKS, ()):
+            raise _core.Error(f"node '{node.name}' was transformed by {signature}, {_GONE}")
+
+
+def _require_unmade(transformation: Transformation, graph_module: GraphModule) -> None:
+    """What the transformation made says so, also where nodes were made anew and have no marks."""
+    signature = transformation.signature
+    things = itertools.chain(
+        graph_module.named_modules(), graph_module.named_parameters(), graph_module.named_buffers(),
+        ((str(node.target), _core.attribute_at(graph_module, str(node.target)))
+         for node in graph_module.graph.nodes if node.op == "get_attr"))
+    for path, thing in things:
+        if path and signature in getattr(thing, "__dict__", {}).get(STAMP, ()):
+            raise _core.Error(f"'{path}' was made by {signature}, {_GONE}")
+
+
+def recorded(transformation: Transformation, function: Any, graph_module: GraphModule) -> GraphModule:
+    """Runs somebody's torch.fx code; what it changes becomes a step."""
+    journal = Journal.of(graph_module)
+    with journal.at_work(graph_module):
+        if journal.author is not None:  # inside another one: its step
+            return function(graph_module)
+        journal.read(graph_module)
+        steps, before = journal.step_ids(), journal.called_modules(graph_module)
+        journal.author = (type(transformation).__name__, transformation.signature)
+        try:
+            result = function(graph_module)
+            if result is graph_module:
+                journal.read(graph_module)
+                journal.keep_displaced(graph_module, before)
+        except BaseException:
+            journal.undo_author(graph_module, before, steps)
+            raise
+        finally:
+            journal.author = None
+        return result

@@ -1,0 +1,83 @@
+"""Several transformations as one."""
+
+from __future__ import annotations
+
+import copy
+
+from torch.fx import GraphModule, Node
+
+from .. import _core
+from ._base import ReversibleTransformation, Transformation
+from ._journal import Journal
+
+
+class Composition(Transformation):
+    def __init__(self, parts: tuple[Transformation, ...], inplace: bool) -> None:
+        self._parts = parts
+        self._inplace = inplace
+        self.preserves_computation = all(part.preserves_computation for part in parts)
+
+    @property
+    def signature(self) -> str:
+        return f"compose({', '.join(part.signature for part in self._parts)})"
+
+    def _run(self, graph_module: GraphModule) -> GraphModule:
+        return self.transform(graph_module)
+
+    def transform(self, graph_module: GraphModule) -> GraphModule:
+        """Applies the parts, left to right."""
+        if not self._inplace:
+            graph_module = copy.deepcopy(graph_module)
+        journal = Journal.find(graph_module)
+        steps = journal.step_ids() if journal is not None else []
+        try:
+            for part in self._parts:
+                graph_module = part(graph_module, lint_and_recompile=False)
+        except BaseException:
+            journal = Journal.find(graph_module)
+            if journal is not None:
+                with journal.at_work(graph_module):
+                    journal.read(graph_module)
+                    journal.undo_since(graph_module, steps)
+            raise
+        return graph_module
+
+    def transformed(self, node: Node) -> bool:
+        return any(part.transformed(node) for part in self._parts)
+
+
+class _ReversibleComposition(Composition, ReversibleTransformation):
+    def reverse(self, graph_module: GraphModule) -> GraphModule:
+        """Takes the parts back, right to left."""
+        if not self._inplace:
+            graph_module = copy.deepcopy(graph_module)
+        try:
+            for part in reversed(self._parts):
+                assert isinstance(part, ReversibleTransformation)
+                graph_module = part._run_reverse(graph_module)
+        except BaseException:
+            graph_module.recompile()  # for what was taken back
+            raise
+        return graph_module
+
+    def _has_own_reverse(self) -> bool:
+        return any(part._has_own_reverse() for part in self._parts
+                   if isinstance(part, ReversibleTransformation))
+
+    def _run_reverse(self, graph_module: GraphModule) -> GraphModule:
+        return self.reverse(graph_module)
+
+
+def compose(*args: Transformation, inplace: bool = True) -> Transformation:
+    """One transformation out of several, applied left to right and reversed right to left.
+
+    It is reversible if all of them are, and preserves the computation if all do.
+
+    Args:
+        args: the transformations.
+        inplace: ``False`` leaves the GraphModule as it is, in both directions, and works on a copy.
+    """
+    if not args:
+        raise _core.Error("compose needs at least one transformation")
+    reversible = all(isinstance(part, ReversibleTransformation) for part in args)
+    return (_ReversibleComposition if reversible else Composition)(args, inplace)

@@ -1,0 +1,166 @@
+"""What refx adds to transformations: to explain, list, take back and search steps."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Callable, Optional, Union
+
+from torch.fx import GraphModule, Node
+
+from .. import _core
+from .._lab import Bisection, Progress, callback
+from .._step import Step
+from ._base import Transformation, finish
+from ._builtin import BuiltIn
+from ._compose import Composition
+from ._journal import Journal
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """A place where a transformation applies."""
+
+    name: str
+    nodes: tuple[Node, ...] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A place that looks right, and why it is left alone."""
+
+    site: str
+    reason: str
+    nodes: tuple[Node, ...] = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What a transformation would do to a GraphModule, and what not."""
+
+    transformation: str
+    sites: list[Site]
+    refusals: list[Refusal]
+
+    def __str__(self) -> str:
+        lines = [f"{self.transformation}: {len(self.sites)} sites, {len(self.refusals)} refusals"]
+        lines += [f"  {site.name}" for site in self.sites]
+        lines += [f"  {refusal.site}: refused, {refusal.reason}" for refusal in self.refusals]
+        return "\n".join(lines)
+
+
+def explain(transformation: Transformation, graph_module: GraphModule) -> Explanation:
+    """The sites of a transformation in a GraphModule, and the refusals with their reasons.
+
+    Nothing is changed. Only for the transformations that come with refx, and compositions of them.
+    """
+    if isinstance(transformation, Composition):
+        parts = [explain(part, graph_module) for part in transformation._parts]
+        return Explanation(
+            transformation.signature,
+            [site for part in parts for site in part.sites],
+            [refusal for part in parts for refusal in part.refusals],
+        )
+    if not isinstance(transformation, BuiltIn):
+        raise _core.Error(
+            f"{type(transformation).__name__} does not say where it applies: explain() knows the "
+            "transformations that come with refx"
+        )
+    journal = Journal.find(graph_module) or Journal()
+    with journal.lock:
+        journal.read(graph_module)
+        sites, refusals = journal.mirror.find(transformation._name)
+
+        def nodes(numbers: list[int]) -> tuple[Node, ...]:
+            return tuple(journal.tables.live_nodes(numbers))
+
+        return Explanation(
+            transformation._name,
+            [Site(name, nodes(numbers)) for name, numbers in sites],
+            [Refusal(name, reason, nodes(numbers)) for name, numbers, reason in refusals],
+        )
+
+
+def log(graph_module: GraphModule) -> list[Step]:
+    """The steps that were applied to the GraphModule and can be taken back, oldest first."""
+    journal = Journal.find(graph_module)
+    if journal is None:
+        return []
+    with journal.lock:
+        journal.read(graph_module)
+        return list(journal.by_refx())
+
+
+def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None, *,
+            dependents: str = "reapply", discard_changes: bool = False,
+            lint_and_recompile: bool = True) -> GraphModule:
+    """Takes steps back.
+
+    Args:
+        graph_module: the GraphModule, changed in place.
+        what: a step or its id; a transformation's name or a site, with ``*`` and ``?``; ``None`` is
+            every step.
+        dependents: what happens to later steps that build on a reversed one: ``"reapply"`` applies
+            them again where they still match, ``"cascade"`` reverses them too, ``"refuse"`` raises.
+        discard_changes: drop what was trained since, where it cannot be carried back.
+    """
+    journal = Journal.find(graph_module)
+    if journal is None:
+        if what is None:
+            return graph_module
+        raise _core.Error(f"no live step matches '{what}'; the history is empty")
+    with journal.at_work(graph_module):
+        journal.read(graph_module)
+        if what is None:
+            steps = [step.id for step in journal.by_refx()]
+        else:
+            if isinstance(what, Step):
+                own = next((step for step in journal.steps() if step.id == what.id), None)
+                if own is None or (own.transformation, own.site) != (what.transformation, what.site):
+                    raise _core.Error(f"{what} is not a live step of this GraphModule")
+                what = what.id
+            steps = journal.mirror.select(str(what))
+        journal.reverse(graph_module, steps, dependents, discard_changes)
+    return finish(graph_module, lint_and_recompile)
+
+
+def bisect(graph_module: GraphModule, check: Callable[[GraphModule], Optional[bool]], *,
+           progress: Optional[Progress] = None) -> Bisection:
+    """The smallest sets of steps that make a check fail.
+
+    Args:
+        graph_module: the GraphModule; it stays as it is.
+        check: takes a copy that has some of the steps and not the others, and returns True (good),
+            False (bad) or None (cannot say).
+        progress: called as ``progress(done, total, what)``; or a bar of tqdm.
+
+    Reversing the steps in the result's ``repair`` with ``dependents="cascade"`` makes the check pass.
+    """
+    journal = Journal.find(graph_module)
+    if journal is None:
+        raise _core.Error("there is nothing to search: the history is empty")
+    with journal.lock:
+        journal.read(graph_module)
+        steps = list(journal.steps())
+        if any(step.transformation == "changes by others" for step in steps):
+            raise _core.Error("the graph was changed by others since, which cannot be taken back")
+
+        def judge(kept: list[int]) -> Optional[bool]:
+            form = copy.deepcopy(graph_module)
+            others = [step.id for step in steps if step.id not in set(kept)]
+            copied = Journal.find(form)
+            if others and copied is not None:
+                copied.read(form)
+                copied.reverse(form, others, dependents="cascade")
+                copied.drop_if_done(form)
+            return check(finish(form, True))
+
+        return Bisection.of(journal.mirror.bisect(judge, callback(progress)), steps)
+
+
+def forget(graph_module: GraphModule) -> None:
+    """Drops the history, and with it the originals that it keeps. The GraphModule stays as it is.
+
+    What was transformed still says so: to reverse it is an error from then on.
+    """
+    Journal.drop(graph_module)
