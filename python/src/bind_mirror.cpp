@@ -61,8 +61,8 @@ Dependents to_dependents(const std::string& text) {
 }
 
 void bind_mirror(py::module_& m) {
-  py::class_<Touched>(m, "Touched",
-                      "The objects that a change touched, for a GraphModule to follow.");
+  py::class_<ChangedObjects>(m, "ChangedObjects",
+                             "The objects that a change of a mirror changed, for write().");
   py::class_<Mirror>(m, "Mirror", "What a torch.fx.GraphModule is to the library.")
       .def(py::init<>())
       .def(
@@ -91,25 +91,25 @@ void bind_mirror(py::module_& m) {
               applied = self.apply(find_transformation(transformation),
                                    {std::move(only), std::move(exclude)});
             }
-            return std::pair(numbers(applied.steps), std::move(applied.touched));
+            return std::pair(numbers(applied.steps), std::move(applied.changed));
           },
           py::arg("transformation"), py::arg("only"), py::arg("exclude"))
       .def(
           "reverse",
           [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,
              bool discard_changes) {
-            Touched touched;
+            ChangedObjects changed;
             {
               const py::gil_scoped_release no_gil;
-              touched = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
+              changed = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
             }
-            return touched;
+            return changed;
           },
           py::arg("steps"), py::arg("dependents"), py::arg("discard_changes"))
-      .def("follow", &follow, py::arg("tables"), py::arg("graph_module"), py::arg("touched"),
+      .def("write", &write, py::arg("tables"), py::arg("graph_module"), py::arg("changed"),
            py::arg("hooks"))
-      .def("restore", &restore, py::arg("tables"), py::arg("graph_module"), py::arg("touched"))
-      .def_static("restore_containers", &restore_containers, py::arg("tables"),
+      .def("write_all", &write_all, py::arg("tables"), py::arg("graph_module"), py::arg("changed"))
+      .def_static("put_back_containers", &put_back_containers, py::arg("tables"),
                   py::arg("graph_module"))
       .def(
           "select",
@@ -123,11 +123,11 @@ void bind_mirror(py::module_& m) {
           },
           py::arg("what"))
       .def("find", &find_sites, py::arg("transformation"))
-      .def("remembered",
+      .def("changed_by_steps",
            [](const Mirror& self) {
-             const Touched touched = self.remembered();
-             return py::make_tuple(numbers(touched.nodes), names(touched.states),
-                                   names(touched.modules));
+             const ChangedObjects changed = self.changed_by_steps();
+             return py::make_tuple(numbers(changed.nodes), names(changed.states),
+                                   names(changed.modules));
            })
       .def("tensors",
            [](const Mirror& self) {

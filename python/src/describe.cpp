@@ -162,7 +162,7 @@ Module describe(Tables& tables, const std::string& path, py::handle object) {
   return module;
 }
 
-bool Mirror::fits(Tables& tables, ModuleId id, py::handle object) const {
+bool Mirror::matches_module(Tables& tables, ModuleId id, py::handle object) const {
   const std::string& path = model_.modules()[id].name;
   Module module = describe(tables, path, object);
   module.custom = model_.modules()[id].custom;

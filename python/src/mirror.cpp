@@ -18,33 +18,33 @@ const T& value_of(const Change<T>& change) {
   return *(change.after ? change.after : change.before);
 }
 
-class Touching {
+class ChangeCollector {
  public:
-  explicit Touching(const Model& model) : model_(model) {}
+  explicit ChangeCollector(const Model& model) : model_(model) {}
 
   void add(const Step& step) {
     for (const Edit& edit : step.edits) {
       if (const auto* change = std::get_if<Change<Node>>(&edit)) {
-        if (nodes_.insert(change->id)) touched_.nodes.push_back(change->id);
+        if (nodes_.insert(change->id)) changed_.nodes.push_back(change->id);
       } else if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) {
         if (states_.insert(change->id))
-          touched_.states.emplace_back(change->id, value_of(*change).name);
+          changed_.states.emplace_back(change->id, value_of(*change).name);
       } else if (const auto& change = std::get<Change<Module>>(edit); modules_.insert(change.id)) {
-        touched_.modules.emplace_back(change.id, value_of(change).name);
+        changed_.modules.emplace_back(change.id, value_of(change).name);
       }
     }
   }
 
-  Touched take() {
+  ChangedObjects take() {
     auto precedes = [&](NodeId a, NodeId b) { return model_.graph().precedes(a, b); };
-    if (!std::is_sorted(touched_.nodes.begin(), touched_.nodes.end(), precedes))
-      std::sort(touched_.nodes.begin(), touched_.nodes.end(), precedes);
-    return std::move(touched_);
+    if (!std::is_sorted(changed_.nodes.begin(), changed_.nodes.end(), precedes))
+      std::sort(changed_.nodes.begin(), changed_.nodes.end(), precedes);
+    return std::move(changed_);
   }
 
  private:
   const Model& model_;
-  Touched touched_;
+  ChangedObjects changed_;
   IdSet<Node> nodes_;
   IdSet<StateEntry> states_;
   IdSet<Module> modules_;
@@ -89,14 +89,14 @@ Mirror::Applied Mirror::apply(const Transformation& transformation, const SiteFi
     refx::reverse(model_, added(), {Dependents::cascade, true, false});
     throw;
   }
-  Touching touching(model_);
-  for (StepId id : applied.steps) touching.add(model_.history()[id]);
-  applied.touched = touching.take();
-  note_tensors(applied.touched);
+  ChangeCollector collector(model_);
+  for (StepId id : applied.steps) collector.add(model_.history()[id]);
+  applied.changed = collector.take();
+  take_snapshots(applied.changed);
   return applied;
 }
 
-Touched Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options) {
+ChangedObjects Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options) {
   if (steps.empty()) return {};
   for (StepId id : steps)
     if (model_.history()[id].transformation == kOthers)
@@ -104,26 +104,26 @@ Touched Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options
           "step {} is a change by others than refx, which only they can reverse", id.value));
   const ReversalPlan plan = plan_reversal(model_, steps);
   require_reversible(model_, plan, options.dependents);
-  Touching touching(model_);
-  for (StepId id : plan.asked) touching.add(model_.history()[id]);
-  for (const auto& [id, causes] : plan.dependents) touching.add(model_.history()[id]);
+  ChangeCollector collector(model_);
+  for (StepId id : plan.asked) collector.add(model_.history()[id]);
+  for (const auto& [id, causes] : plan.dependents) collector.add(model_.history()[id]);
   options.redoable = false;  // the GraphModule keeps nothing of what is reversed
   const Reversal reversal = refx::reverse(model_, plan, options);
   for (const Reversal::Replaced& replaced : reversal.replaced)
-    for (StepId id : replaced.reapplied) touching.add(model_.history()[id]);
-  Touched touched = touching.take();
-  note_tensors(touched);
-  return touched;
+    for (StepId id : replaced.reapplied) collector.add(model_.history()[id]);
+  ChangedObjects changed = collector.take();
+  take_snapshots(changed);
+  return changed;
 }
 
 Findings Mirror::find(const Transformation& transformation) const {
   return transformation.find(model_);
 }
 
-Touched Mirror::remembered() const {
-  Touching touching(model_);
-  for (const Step& step : model_.history()) touching.add(step);
-  return touching.take();
+ChangedObjects Mirror::changed_by_steps() const {
+  ChangeCollector collector(model_);
+  for (const Step& step : model_.history()) collector.add(step);
+  return collector.take();
 }
 
 }  // namespace refx::python

@@ -13,8 +13,8 @@
 
 namespace refx::python {
 
-// The objects that a change of the model touched, each once, for the GraphModule to follow.
-struct Touched {
+// The objects that a change of the model changed, each once: what is to be written.
+struct ChangedObjects {
   std::vector<NodeId> nodes;  // in graph order
   std::vector<std::pair<StateId, std::string>> states;
   std::vector<std::pair<ModuleId, std::string>> modules;
@@ -38,22 +38,22 @@ class Mirror {
   // Makes the fx nodes of a copy known, by position or by name; read() then compares them.
   void attach(Tables& tables, py::handle graph_module, const std::vector<std::string>& names);
 
-  // Each throws Error and changes nothing, or says what it touched. Without the GIL.
+  // Each throws Error and changes nothing, or says what it changed. Without the GIL.
   struct Applied {
     std::vector<StepId> steps;
-    Touched touched;
+    ChangedObjects changed;
   };
   Applied apply(const Transformation& transformation, const SiteFilter& filter);
-  Touched reverse(const std::vector<StepId>& steps, ReverseOptions options);
+  ChangedObjects reverse(const std::vector<StepId>& steps, ReverseOptions options);
   Findings find(const Transformation& transformation) const;
 
   // What live steps write.
-  Touched remembered() const;
+  ChangedObjects changed_by_steps() const;
   // The signatures of the live steps that wrote a module, or a tensor outside of modules, by path.
   std::unordered_map<std::string, std::vector<std::string>> authors(const Tables& tables) const;
 
   // Whether a module object is what the model has there, tensors and all.
-  bool fits(Tables& tables, ModuleId id, py::handle module) const;
+  bool matches_module(Tables& tables, ModuleId id, py::handle module) const;
 
   // All of it as bytes, and the tensors it refers to.
   std::string save(std::vector<at::Tensor>& tensors) const;
@@ -62,37 +62,38 @@ class Mirror {
  private:
   friend class Reader;
   // A tensor as it was when it was last read.
-  struct Known {
+  struct TensorSnapshot {
     c10::ScalarType dtype = c10::ScalarType::Undefined;
     c10::Device device = c10::kCPU;
     const void* data = nullptr;
     // Of the contents of one that a step made: tells of writes that no version counter counts, as
     // those through tensor.data.
     std::optional<std::uint64_t> sample = {};
-    static Known of(const at::TensorBase& tensor, bool sampled);
+    static TensorSnapshot of(const at::TensorBase& tensor, bool sampled);
   };
 
-  void note_tensors();
-  void note_tensors(const Touched& touched);
-  bool is_other(StateId id, const StateEntry& entry) const;
+  void take_snapshots();
+  void take_snapshots(const ChangedObjects& changed);
+  bool has_other_contents(StateId id, const StateEntry& entry) const;
 
   Model model_;
-  std::vector<Known> known_;  // by state id
-  bool training_ = false;     // of the GraphModule as a whole
+  std::vector<TensorSnapshot> snapshots_;  // by state id
+  bool training_ = false;                  // of the GraphModule as a whole
   bool is_read_ = false;
 };
 
-// Brings a GraphModule to where the mirror is, after a change that touched these objects. The
-// graph's hooks may throw: half-way, it can be brought there, or back, without them.
-void follow(const Mirror& mirror, Tables& tables, py::handle graph_module, const Touched& touched,
-            bool hooks);
+// Brings a GraphModule to where the mirror is, after a change of these objects. The graph's hooks
+// may throw: half-way, it can be brought there, or back, without them.
+void write(const Mirror& mirror, Tables& tables, py::handle graph_module,
+           const ChangedObjects& changed, bool hooks);
 
-// Likewise, but from whatever somebody made of it; `touched` are the objects of steps that were
+// Likewise, but from whatever somebody made of it; `changed` are the objects of steps that were
 // reversed.
-void restore(const Mirror& mirror, Tables& tables, py::handle graph_module, Touched touched);
+void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
+               ChangedObjects changed);
 
 // Puts containers back that were copied, where the copies now hold what they held.
-void restore_containers(const Tables& tables, py::handle graph_module);
+void put_back_containers(const Tables& tables, py::handle graph_module);
 
 // A module as the core sees it.
 Module describe(Tables& tables, const std::string& path, py::handle module);

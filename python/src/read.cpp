@@ -1,6 +1,6 @@
 // Reads a GraphModule into its mirror. The first time everything is new. Later only what differs is
 // written: nodes, modules and tensors that came, went or changed become one step; what training,
-// .to() and .train() do is no rewrite, and is followed without one.
+// .to() and .train() do is no rewrite, and is adopted without one.
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/SymInt.h>
@@ -121,28 +121,28 @@ std::optional<std::uint64_t> sample_of(const at::TensorBase& tensor, const void*
 
 }  // namespace
 
-Mirror::Known Mirror::Known::of(const at::TensorBase& tensor, bool sampled) {
-  Known known;
-  known.dtype = tensor.scalar_type();
-  known.device = tensor.device();
-  if (tensor.has_storage()) known.data = tensor.storage().unsafeGetStorageImpl()->data();
-  if (sampled) known.sample = sample_of(tensor, known.data);
-  return known;
+Mirror::TensorSnapshot Mirror::TensorSnapshot::of(const at::TensorBase& tensor, bool sampled) {
+  TensorSnapshot snapshot;
+  snapshot.dtype = tensor.scalar_type();
+  snapshot.device = tensor.device();
+  if (tensor.has_storage()) snapshot.data = tensor.storage().unsafeGetStorageImpl()->data();
+  if (sampled) snapshot.sample = sample_of(tensor, snapshot.data);
+  return snapshot;
 }
 
-void Mirror::note_tensors() {
-  known_.resize(model_.state().id_limit());
+void Mirror::take_snapshots() {
+  snapshots_.resize(model_.state().id_limit());
   for (StateId id : model_.state()) {
-    Known& known = known_[id.value];
-    known = Known::of(model_.state().tensor(id), known.sample.has_value());
+    TensorSnapshot& last = snapshots_[id.value];
+    last = TensorSnapshot::of(model_.state().tensor(id), last.sample.has_value());
   }
 }
 
-void Mirror::note_tensors(const Touched& touched) {
-  known_.resize(model_.state().id_limit());
-  for (const auto& [id, name] : touched.states)
+void Mirror::take_snapshots(const ChangedObjects& changed) {
+  snapshots_.resize(model_.state().id_limit());
+  for (const auto& [id, name] : changed.states)
     if (const StateEntry* entry = model_.state().find(id))
-      known_[id.value] = Known::of(entry->tensor, true);
+      snapshots_[id.value] = TensorSnapshot::of(entry->tensor, true);
 }
 
 class Reader {
@@ -163,7 +163,7 @@ class Reader {
       return {};
     }
     by_others_ = author.transformation == Mirror::kOthers;
-    follow_tensors();
+    adopt_tensors();
     return compare(author);
   }
 
@@ -372,7 +372,7 @@ class Reader {
 
   void finish() {
     mirror_.training_ = attr(graph_module_, Fx::get().training).ptr() == Py_True;
-    mirror_.note_tensors();
+    mirror_.take_snapshots();
   }
 
   // ---- training, .to(), .train() ----------------------------------------------------------------
@@ -383,7 +383,7 @@ class Reader {
   };
   using Impl = const c10::TensorImpl*;
 
-  void follow_tensors() {
+  void adopt_tensors() {
     Editor quiet(model_);
     for (FoundState& found : states_) {
       const StateId id = found.id = model_.state().find(found.name);
@@ -392,7 +392,7 @@ class Reader {
       const StateEntry& entry = model_.state()[id];
       const Impl then = entry.tensor.unsafeGetTensorImpl();
       const bool same = entry.tensor.is_same(now);
-      if ((same || by_others_) && id.value < mirror_.known_.size()) note_change(id, then, now);
+      if ((same || by_others_) && id.value < mirror_.snapshots_.size()) note_change(id, then, now);
       const bool rebound = !same && is_same_weight(entry.tensor, now);
       const bool registered = is_registered_anew(entry, found);
       if (!rebound && !registered) continue;
@@ -416,7 +416,7 @@ class Reader {
     const bool training = attr(graph_module_, Fx::get().training).ptr() == Py_True;
     const bool toggled = training != mirror_.training_;
     if (!converted_.empty() || !moved_.empty() || toggled)
-      follow_in_history(quiet, toggled ? std::optional(training) : std::nullopt);
+      adopt_in_history(quiet, toggled ? std::optional(training) : std::nullopt);
     quiet.commit_without_step();
   }
 
@@ -433,22 +433,22 @@ class Reader {
   }
 
   void note_change(StateId id, Impl then, const at::Tensor& now) {
-    const Mirror::Known& known = mirror_.known_[id.value];
-    const Mirror::Known current = Mirror::Known::of(now, known.sample.has_value());
-    if (known.dtype == c10::ScalarType::Undefined) return;
-    if (known.dtype != current.dtype || known.device != current.device) {
+    const Mirror::TensorSnapshot& last = mirror_.snapshots_[id.value];
+    const Mirror::TensorSnapshot current = Mirror::TensorSnapshot::of(now, last.sample.has_value());
+    if (last.dtype == c10::ScalarType::Undefined) return;
+    if (last.dtype != current.dtype || last.device != current.device) {
       Conversion conversion{std::nullopt, current.device};
-      if (known.dtype != current.dtype) conversion.dtype = current.dtype;
+      if (last.dtype != current.dtype) conversion.dtype = current.dtype;
       converted_.emplace(then, conversion);
       if (then != now.unsafeGetTensorImpl()) replaced_.emplace(then, now);
     } else if (then == now.unsafeGetTensorImpl() &&
-               ((known.data && known.data != current.data) || known.sample != current.sample)) {
+               ((last.data && last.data != current.data) || last.sample != current.sample)) {
       moved_.insert(then);
     }
   }
 
   // What was done to the GraphModule as a whole is done to what its history keeps.
-  void follow_in_history(Editor& quiet, std::optional<bool> training) {
+  void adopt_in_history(Editor& quiet, std::optional<bool> training) {
     const std::vector<StepId> ids = model_.history().ids();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
       Step step = model_.history()[*it];
@@ -457,7 +457,7 @@ class Reader {
       std::optional<Conversion> conversion;
       for (Edit& edit : step.edits)
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after)
-          follow_after(*change, stamps[change->id], conversion);
+          adopt_after(*change, stamps[change->id], conversion);
       for (Edit& edit : step.edits) {
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
           if (conversion) convert_before(*change, *conversion);
@@ -470,8 +470,8 @@ class Reader {
     }
   }
 
-  void follow_after(Change<StateEntry>& change, TensorStamp* stamp,
-                    std::optional<Conversion>& conversion) {
+  void adopt_after(Change<StateEntry>& change, TensorStamp* stamp,
+                   std::optional<Conversion>& conversion) {
     const Impl impl = change.after->tensor.unsafeGetTensorImpl();
     if (moved_.count(impl) && stamp) stamp->changed = true;
     auto found = converted_.find(impl);
@@ -543,7 +543,7 @@ class Reader {
       remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
     const StepId step =
         editor.commit({author.transformation, author.signature, names_of(editor.edits()), {}});
-    follow_learnt();
+    adopt_learnt();
     finish();
     return step;
   }
@@ -602,7 +602,8 @@ class Reader {
     const Tables::Seen& seen = tables_.seen[id.value];
     if (!seen.args.is(attr(fx_node.node, fx.args)) ||
         !seen.kwargs.is(attr(fx_node.node, fx.kwargs)) ||
-        !seen.target.is(attr(fx_node.node, fx.target)) || seen.type.ptr() != type_source(fx_node, meta))
+        !seen.target.is(attr(fx_node.node, fx.target)) ||
+        seen.type.ptr() != type_source(fx_node, meta))
       return false;
     if (by_others_)
       return true;  // marks are refx's; others may share a dictionary with a marked node
@@ -672,7 +673,7 @@ class Reader {
   }
 
   // What became known of a value is no rewrite either.
-  void follow_learnt() {
+  void adopt_learnt() {
     if (learnt_.empty()) return;
     Editor quiet(model_);
     for (auto& [id, type, meta] : learnt_) {

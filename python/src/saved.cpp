@@ -25,9 +25,9 @@ std::unordered_map<Id<T>, std::uint32_t> numbered(const Table<T>& table) {
   return numbers;
 }
 
-class Writer {
+class BytesWriter {
  public:
-  Writer(const Model& model, std::vector<at::Tensor>& tensors)
+  BytesWriter(const Model& model, std::vector<at::Tensor>& tensors)
       : nodes_(numbered<Node>(model.graph())),
         states_(numbered<StateEntry>(model.state())),
         modules_(numbered<Module>(model.modules())),
@@ -343,13 +343,13 @@ void restore_table(Restorer& restorer, BytesReader& in) {
 }  // namespace
 
 // Whether the tensor's contents are not what they were when it was last read.
-bool Mirror::is_other(StateId id, const StateEntry& entry) const {
-  if (id.value >= known_.size() || !known_[id.value].sample) return false;
-  return Known::of(entry.tensor, true).sample != known_[id.value].sample;
+bool Mirror::has_other_contents(StateId id, const StateEntry& entry) const {
+  if (id.value >= snapshots_.size() || !snapshots_[id.value].sample) return false;
+  return TensorSnapshot::of(entry.tensor, true).sample != snapshots_[id.value].sample;
 }
 
 std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
-  Writer out(model_, tensors);
+  BytesWriter out(model_, tensors);
   out.out = kMagic;
   out.put<StateEntry>(model_.state());
   out.put<Module>(model_.modules());
@@ -373,16 +373,17 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
     for (const TensorStamp& stamp : step.stamps) {
       const StateEntry* after = written[stamp.state];
       out.put(stamp.state);
-      out.put(after && (is_changed(stamp, after->tensor) || is_other(stamp.state, *after)));
+      out.put(after &&
+              (is_changed(stamp, after->tensor) || has_other_contents(stamp.state, *after)));
     }
     next_step = step.id.value + 1;
   }
   out.put(next_step);
   out.put(training_);
   for (StateId id : model_.state().places()) {
-    const bool known = id.value < known_.size();
-    out.put(known ? known_[id.value].dtype : c10::ScalarType::Undefined);
-    out.put(known ? known_[id.value].device : c10::Device(c10::kCPU));
+    const bool known = id.value < snapshots_.size();
+    out.put(known ? snapshots_[id.value].dtype : c10::ScalarType::Undefined);
+    out.put(known ? snapshots_[id.value].device : c10::Device(c10::kCPU));
   }
   return std::move(out.out);
 }
@@ -419,15 +420,16 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
   }
   restorer.set_next_step(in.get<std::uint32_t>());
   in.get(mirror.training_);
-  mirror.known_.resize(mirror.model_.state().id_limit());
+  mirror.snapshots_.resize(mirror.model_.state().id_limit());
   for (StateId id : mirror.model_.state().places()) {
-    in.get(mirror.known_[id.value].dtype);
-    in.get(mirror.known_[id.value].device);
+    in.get(mirror.snapshots_[id.value].dtype);
+    in.get(mirror.snapshots_[id.value].device);
   }
   for (const Step& step : mirror.model_.history())
     for (const TensorStamp& stamp : step.stamps)
       if (const StateEntry* entry = mirror.model_.state().find(stamp.state))
-        mirror.known_[stamp.state.value].sample = Known::of(entry->tensor, true).sample;
+        mirror.snapshots_[stamp.state.value].sample =
+            TensorSnapshot::of(entry->tensor, true).sample;
   mirror.is_read_ = true;
   return mirror;
 }

@@ -10,7 +10,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._journal import STAMP, Journal
+from ._history import STAMP, History
 
 MARKS = "refx"  # in a node's meta: the signatures of the transformations that it is marked by
 
@@ -63,9 +63,9 @@ class Transformation(ABC):
         """Whether the node was transformed by this transformation."""
         owner = node.graph.owning_module
         if isinstance(owner, GraphModule):
-            journal = Journal.find(owner)
-            if journal is not None and journal.graph is None:
-                journal.read(owner)  # a copy, whose marks are still to be set
+            history = History.find(owner)
+            if history is not None and history.graph is None:
+                history.read(owner)  # a copy, whose marks are still to be set
         return self.signature in node.meta.get(MARKS, ())
 
     def get_transformed_nodes(self, graph_module: GraphModule) -> list[Node]:
@@ -86,17 +86,17 @@ class ReversibleTransformation(Transformation):
 
     def reverse(self, graph_module: GraphModule) -> GraphModule:
         """Takes back what this transformation did to the GraphModule."""
-        journal = Journal.find(graph_module)
-        if journal is None:
+        history = History.find(graph_module)
+        if history is None:
             _require_unmarked(self, graph_module)
             _require_unmade(self, graph_module)
             return graph_module
-        with journal.at_work(graph_module):
-            journal.read(graph_module)
-            steps = journal.steps_of(self.signature)
+        with history.at_work(graph_module):
+            history.read(graph_module)
+            steps = history.steps_of(self.signature)
             if not steps:
                 _require_unmade(self, graph_module)
-            journal.reverse(graph_module, steps)
+            history.reverse(graph_module, steps)
         return graph_module
 
     def __call__(self, graph_module: GraphModule, lint_and_recompile: bool = True,
@@ -111,7 +111,7 @@ class ReversibleTransformation(Transformation):
         """
         if not reverse:
             return super().__call__(graph_module, lint_and_recompile)
-        knows_nothing = Journal.find(graph_module) is None and not self._has_own_reverse()
+        knows_nothing = History.find(graph_module) is None and not self._has_own_reverse()
         graph_module = finish(self._run_reverse(graph_module), lint_and_recompile)
         if knows_nothing:
             warnings.warn(f"{self.signature}: nothing was reversed, the GraphModule has no history",
@@ -169,21 +169,21 @@ def _require_unmade(transformation: Transformation, graph_module: GraphModule) -
 
 def recorded(transformation: Transformation, function: Any, graph_module: GraphModule) -> GraphModule:
     """Runs somebody's torch.fx code; what it changes becomes a step."""
-    journal = Journal.of(graph_module)
-    with journal.at_work(graph_module):
-        if journal.author is not None:  # inside another one: its step
+    history = History.of(graph_module)
+    with history.at_work(graph_module):
+        if history.author is not None:  # inside another one: its step
             return function(graph_module)
-        journal.read(graph_module)
-        steps, before = journal.step_ids(), journal.called_modules(graph_module)
-        journal.author = (type(transformation).__name__, transformation.signature)
+        history.read(graph_module)
+        steps, before = history.step_ids(), history.called_modules(graph_module)
+        history.author = (type(transformation).__name__, transformation.signature)
         try:
             result = function(graph_module)
             if result is graph_module:
-                journal.read(graph_module)
-                journal.keep_displaced(graph_module, before)
+                history.read(graph_module)
+                history.keep_displaced(graph_module, before)
         except BaseException:
-            journal.undo_author(graph_module, before, steps)
+            history.undo_author(graph_module, before, steps)
             raise
         finally:
-            journal.author = None
+            history.author = None
         return result

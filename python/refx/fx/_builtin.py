@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch.fx import GraphModule, Node
 
 from ._base import MARKS, ReversibleTransformation
-from ._journal import Journal
+from ._history import History
 
 
 class BuiltIn(ReversibleTransformation):
@@ -20,12 +20,12 @@ class BuiltIn(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Rewrites every site of the GraphModule. ``explain`` says which, and which not and why."""
-        journal = Journal.of(graph_module)
-        with journal.at_work(graph_module):
-            journal.read(graph_module)
+        history = History.of(graph_module)
+        with history.at_work(graph_module):
+            history.read(graph_module)
             # Inside somebody's transformation it is part of that one.
-            author = journal.author
-            journal.apply(graph_module, self._name, author[1] if author else self.signature)
+            author = history.author
+            history.apply(graph_module, self._name, author[1] if author else self.signature)
         return graph_module
 
     def transformed(self, node: Node) -> bool:
@@ -44,8 +44,8 @@ class BuiltIn(ReversibleTransformation):
 
     def _nodes(self, graph_module: GraphModule) -> set[Node]:
         """Those of a derived class: what the library marks is what the class of the library did."""
-        journal = Journal.find(graph_module)
-        return {node for step in (journal.steps() if journal is not None else ())
+        history = History.find(graph_module)
+        return {node for step in (history.steps() if history is not None else ())
                 if step.signature == self.signature
                 for node in step.nodes if self._name in node.meta.get(MARKS, ())}
 

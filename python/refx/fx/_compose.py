@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Node
 
 from .. import _core
 from ._base import ReversibleTransformation, Transformation
-from ._journal import Journal
+from ._history import History
 
 
 class Composition(Transformation):
@@ -28,17 +28,17 @@ class Composition(Transformation):
         """Applies the parts, left to right."""
         if not self._inplace:
             graph_module = copy.deepcopy(graph_module)
-        journal = Journal.find(graph_module)
-        steps = journal.step_ids() if journal is not None else []
+        history = History.find(graph_module)
+        steps = history.step_ids() if history is not None else []
         try:
             for part in self._parts:
                 graph_module = part(graph_module, lint_and_recompile=False)
         except BaseException:
-            journal = Journal.find(graph_module)
-            if journal is not None:
-                with journal.at_work(graph_module):
-                    journal.read(graph_module)
-                    journal.undo_since(graph_module, steps)
+            history = History.find(graph_module)
+            if history is not None:
+                with history.at_work(graph_module):
+                    history.read(graph_module)
+                    history.undo_since(graph_module, steps)
             raise
         return graph_module
 

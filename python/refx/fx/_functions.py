@@ -1,16 +1,16 @@
-"""The functions that a graph calls, by name."""
+"""The functions that a graph calls: their names in the library, and the functions of such names.
+
+What a name means is the library's to say. Here a Python object becomes a name, and a name an object.
+"""
 
 from __future__ import annotations
 
 import importlib
 import operator
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
 from torch.fx.node import _get_qualified_name
-
-# Where Python and torch hide what everybody knows by another name.
-_PUBLIC_MODULES = {"_operator": "operator"}
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -20,7 +20,7 @@ def name_of(function: Callable[..., Any]) -> str:
     if isinstance(function, torch._ops.OpOverloadPacket):
         return f"torch.ops.{function}"
     if getattr(operator, getattr(function, "__name__", ""), None) is function:
-        return f"operator.{function.__name__}"
+        return f"operator.{function.__name__}"  # not _operator, where it is from
     try:
         name = _get_qualified_name(function)
     except (RuntimeError, AttributeError):
@@ -34,11 +34,18 @@ def name_of(function: Callable[..., Any]) -> str:
 def find(name: str) -> Callable[..., Any]:
     """The function of that name; raises LookupError if there is none."""
     if name.count(".") == 2 and not name.startswith(("torch.", "operator.")):
-        space, op, overload = name.split(".")
-        packet = getattr(getattr(torch.ops, space, None), op, None)
-        if packet is not None and hasattr(packet, overload):
-            return getattr(packet, overload)
-    parts = name.split(".")
+        found = _overload(*name.split("."))
+        if found is not None:
+            return found
+    return _importable(name.split("."))
+
+
+def _overload(space: str, op: str, overload: str) -> Optional[Callable[..., Any]]:
+    packet = getattr(getattr(torch.ops, space, None), op, None)
+    return getattr(packet, overload, None)
+
+
+def _importable(parts: list[str]) -> Callable[..., Any]:
     for end in range(len(parts) - 1, 0, -1):
         try:
             found: Any = importlib.import_module(".".join(parts[:end]))
@@ -51,4 +58,4 @@ def find(name: str) -> Callable[..., Any]:
             continue
         if callable(found):
             return found
-    raise LookupError(name)
+    raise LookupError(".".join(parts))

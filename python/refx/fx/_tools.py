@@ -14,7 +14,7 @@ from .._step import Step
 from ._base import Transformation, finish
 from ._builtin import BuiltIn
 from ._compose import Composition
-from ._journal import Journal
+from ._history import History
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,13 +66,13 @@ def explain(transformation: Transformation, graph_module: GraphModule) -> Explan
             f"{type(transformation).__name__} does not say where it applies: explain() knows the "
             "transformations that come with refx"
         )
-    journal = Journal.find(graph_module) or Journal()
-    with journal.lock:
-        journal.read(graph_module)
-        sites, refusals = journal.mirror.find(transformation._name)
+    history = History.find(graph_module) or History()
+    with history.lock:
+        history.read(graph_module)
+        sites, refusals = history.mirror.find(transformation._name)
 
         def nodes(numbers: list[int]) -> tuple[Node, ...]:
-            return tuple(journal.tables.live_nodes(numbers))
+            return tuple(history.tables.live_nodes(numbers))
 
         return Explanation(
             transformation._name,
@@ -83,12 +83,12 @@ def explain(transformation: Transformation, graph_module: GraphModule) -> Explan
 
 def log(graph_module: GraphModule) -> list[Step]:
     """The steps that were applied to the GraphModule and can be taken back, oldest first."""
-    journal = Journal.find(graph_module)
-    if journal is None:
+    history = History.find(graph_module)
+    if history is None:
         return []
-    with journal.lock:
-        journal.read(graph_module)
-        return list(journal.by_refx())
+    with history.lock:
+        history.read(graph_module)
+        return list(history.by_refx())
 
 
 def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None, *,
@@ -104,23 +104,23 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
             them again where they still match, ``"cascade"`` reverses them too, ``"refuse"`` raises.
         discard_changes: drop what was trained since, where it cannot be carried back.
     """
-    journal = Journal.find(graph_module)
-    if journal is None:
+    history = History.find(graph_module)
+    if history is None:
         if what is None:
             return graph_module
         raise _core.Error(f"no live step matches '{what}'; the history is empty")
-    with journal.at_work(graph_module):
-        journal.read(graph_module)
+    with history.at_work(graph_module):
+        history.read(graph_module)
         if what is None:
-            steps = [step.id for step in journal.by_refx()]
+            steps = [step.id for step in history.by_refx()]
         else:
             if isinstance(what, Step):
-                own = next((step for step in journal.steps() if step.id == what.id), None)
+                own = next((step for step in history.steps() if step.id == what.id), None)
                 if own is None or (own.transformation, own.site) != (what.transformation, what.site):
                     raise _core.Error(f"{what} is not a live step of this GraphModule")
                 what = what.id
-            steps = journal.mirror.select(str(what))
-        journal.reverse(graph_module, steps, dependents, discard_changes)
+            steps = history.mirror.select(str(what))
+        history.reverse(graph_module, steps, dependents, discard_changes)
     return finish(graph_module, lint_and_recompile)
 
 
@@ -136,26 +136,26 @@ def bisect(graph_module: GraphModule, check: Callable[[GraphModule], Optional[bo
 
     Reversing the steps in the result's ``repair`` with ``dependents="cascade"`` makes the check pass.
     """
-    journal = Journal.find(graph_module)
-    if journal is None:
+    history = History.find(graph_module)
+    if history is None:
         raise _core.Error("there is nothing to search: the history is empty")
-    with journal.lock:
-        journal.read(graph_module)
-        steps = list(journal.steps())
+    with history.lock:
+        history.read(graph_module)
+        steps = list(history.steps())
         if any(step.transformation == "changes by others" for step in steps):
             raise _core.Error("the graph was changed by others since, which cannot be taken back")
 
         def judge(kept: list[int]) -> Optional[bool]:
             form = copy.deepcopy(graph_module)
             others = [step.id for step in steps if step.id not in set(kept)]
-            copied = Journal.find(form)
+            copied = History.find(form)
             if others and copied is not None:
                 copied.read(form)
                 copied.reverse(form, others, dependents="cascade")
                 copied.drop_if_done(form)
             return check(finish(form, True))
 
-        return Bisection.of(journal.mirror.bisect(judge, callback(progress)), steps)
+        return Bisection.of(history.mirror.bisect(judge, callback(progress)), steps)
 
 
 def forget(graph_module: GraphModule) -> None:
@@ -163,4 +163,4 @@ def forget(graph_module: GraphModule) -> None:
 
     What was transformed still says so: to reverse it is an error from then on.
     """
-    Journal.drop(graph_module)
+    History.drop(graph_module)

@@ -24,7 +24,7 @@ from kit import Snapshot, flat
 from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
                      FuseBiasInLinear, MergeLinears, NothingReversed, ReversibleTransformation,
                      compose, explain, log)
-from refx.fx._journal import Journal
+from refx.fx._history import History
 
 
 class Block(nn.Module):
@@ -246,10 +246,10 @@ def assert_same(found, expected):
 
 def assert_only_by_refx(gm):
     """Nobody is said to have changed what nobody changed."""
-    journal = Journal.find(gm)
-    if journal is not None:
-        journal.read(gm)
-        assert [s for s in journal.steps() if s.transformation == "changes by others"] == []
+    history = History.find(gm)
+    if history is not None:
+        history.read(gm)
+        assert [s for s in history.steps() if s.transformation == "changes by others"] == []
 
 
 def test_apply_run_undo(kind):

@@ -23,8 +23,8 @@ STAMP = "_refx_made"  # on modules and tensors that transformations made: their 
 _KEY = "refx"  # in GraphModule.meta
 
 
-class Journal:
-    """Follows a GraphModule and rewrites it through the library."""
+class History:
+    """Reads a GraphModule into its mirror, rewrites the mirror, and writes that back."""
 
     def __init__(self) -> None:
         self.mirror = _core.Mirror()
@@ -38,27 +38,27 @@ class Journal:
     # ---- where it hangs ------------------------------------------------------------------------
 
     @staticmethod
-    def find(graph_module: GraphModule) -> Optional[Journal]:
-        """The GraphModule's journal, if it has one."""
-        journal = graph_module.__dict__.get(_ATTRIBUTE)
-        if journal is None:
-            journal = graph_module.meta.get(_KEY) if hasattr(graph_module, "meta") else None
-        if not isinstance(journal, Journal):
+    def find(graph_module: GraphModule) -> Optional[History]:
+        """The GraphModule's history, if it has one."""
+        history = graph_module.__dict__.get(_ATTRIBUTE)
+        if history is None:
+            history = graph_module.meta.get(_KEY) if hasattr(graph_module, "meta") else None
+        if not isinstance(history, History):
             return None
-        if journal.graph is not None and journal.graph is not graph_module.graph:
+        if history.graph is not None and history.graph is not graph_module.graph:
             # The GraphModule got another graph: the nodes are to be found again.
-            journal = Journal._load(journal._state(with_meta=True))
-        journal.hang(graph_module)
-        return journal
+            history = History._load(history._state(with_meta=True))
+        history.hang(graph_module)
+        return history
 
     @staticmethod
-    def of(graph_module: GraphModule) -> Journal:
-        """The GraphModule's journal, made if it has none."""
-        journal = Journal.find(graph_module)
-        if journal is None:
-            journal = Journal()
-            journal.hang(graph_module)
-        return journal
+    def of(graph_module: GraphModule) -> History:
+        """The GraphModule's history, made if it has none."""
+        history = History.find(graph_module)
+        if history is None:
+            history = History()
+            history.hang(graph_module)
+        return history
 
     def hang(self, graph_module: GraphModule) -> None:
         graph_module.__dict__[_ATTRIBUTE] = self
@@ -97,14 +97,14 @@ class Journal:
 
     def apply(self, graph_module: GraphModule, transformation: str, signature: str,
               only: Iterable[str] = (), exclude: Iterable[str] = ()) -> list[int]:
-        steps, touched = self.mirror.apply(transformation, list(only), list(exclude))
+        steps, changed = self.mirror.apply(transformation, list(only), list(exclude))
         if signature != transformation:
             self.tables.signatures.update(dict.fromkeys(steps, signature))
         try:
-            self.follow(graph_module, touched)
+            self._write(graph_module, changed)
         except BaseException:  # a hook of the graph's raised, or Ctrl-C
-            touched = self.mirror.reverse(steps, "cascade", True)
-            self.mirror.follow(self.tables, graph_module, touched, False)
+            changed = self.mirror.reverse(steps, "cascade", True)
+            self.mirror.write(self.tables, graph_module, changed, False)
             raise
         return steps
 
@@ -112,19 +112,19 @@ class Journal:
                 discard_changes: bool = False) -> None:
         if not steps:
             return
-        touched = self.mirror.reverse(steps, dependents, discard_changes)
+        changed = self.mirror.reverse(steps, dependents, discard_changes)
         try:
-            self.follow(graph_module, touched)
+            self._write(graph_module, changed)
         except BaseException:  # there is no way back: so all of the way
-            self.mirror.follow(self.tables, graph_module, touched, False)
+            self.mirror.write(self.tables, graph_module, changed, False)
             graph_module.recompile()
             raise
         if self.mirror.has_steps():
             self.prune()
 
-    def follow(self, graph_module: GraphModule, touched: _core.Touched) -> None:
+    def _write(self, graph_module: GraphModule, changed: _core.ChangedObjects) -> None:
         self._rename_nodes(graph_module.graph)
-        self.mirror.follow(self.tables, graph_module, touched, True)
+        self.mirror.write(self.tables, graph_module, changed, True)
 
     def _rename_nodes(self, graph: Graph) -> None:
         """Gives nodes the names back that they had before torch.fx unpickled them."""
@@ -194,9 +194,9 @@ class Journal:
         try:
             self.read(graph_module)
         except _core.Error:  # it is in no state to be read
-            touched = self.mirror.reverse(self._newer(steps), "cascade", True)
+            changed = self.mirror.reverse(self._newer(steps), "cascade", True)
             self.keep_displaced(graph_module, before)
-            self.mirror.restore(self.tables, graph_module, touched)
+            self.mirror.write_all(self.tables, graph_module, changed)
             graph_module.recompile()
         else:
             self.keep_displaced(graph_module, before)
@@ -205,12 +205,12 @@ class Journal:
     def drop_if_done(self, graph_module: GraphModule) -> None:
         """Without steps there is nothing to remember."""
         if self.author is None and not self.mirror.has_steps():
-            _core.Mirror.restore_containers(self.tables, graph_module)
-            Journal.drop(graph_module)
+            _core.Mirror.put_back_containers(self.tables, graph_module)
+            History.drop(graph_module)
 
     def prune(self) -> None:
         """Lets go of what no step needs any more."""
-        nodes, states, modules = self.mirror.remembered()
+        nodes, states, modules = self.mirror.changed_by_steps()
         paths = set(modules) | {name.rpartition(".")[0] for name in states}
         held = {id(tensor) for tensor in self.mirror.tensors()}
         tables = self.tables
@@ -253,7 +253,7 @@ class Journal:
         }
 
     @classmethod
-    def _load(cls, state: dict[str, Any]) -> Journal:
+    def _load(cls, state: dict[str, Any]) -> History:
         self = cls()
         self.mirror = _core.Mirror.load(state["data"], state["tensors"])
         self._saved_names = state["names"]
@@ -274,20 +274,20 @@ class Journal:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Journal._load, (self._state(with_meta=False),)
+        return History._load, (self._state(with_meta=False),)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Journal:
+    def __deepcopy__(self, memo: dict[int, Any]) -> History:
         state = self._state(with_meta=True)
         # torch.fx, too, copies neither what nodes hold nor their metadata.
         shared = {key: state.pop(key) for key in ("erased", "objects", "functions")}
-        journal = Journal._load({**copy.deepcopy(state, memo), **shared})
-        memo[id(self)] = journal
+        history = History._load({**copy.deepcopy(state, memo), **shared})
+        memo[id(self)] = history
         # A GraphModule that was unpickled and not used since has it as an attribute only, which
         # GraphModule.__deepcopy__ drops: so give it to the copy that is being made.
         unfinished = [v for v in memo.values() if isinstance(v, GraphModule) and not v.__dict__]
         if unfinished:
-            unfinished[-1].__dict__[_ATTRIBUTE] = journal
-        return journal
+            unfinished[-1].__dict__[_ATTRIBUTE] = history
+        return history
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:

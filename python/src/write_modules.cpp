@@ -12,7 +12,7 @@
 
 #include "refx/error.h"
 #include "refx/registry.h"
-#include "replay.h"
+#include "write.h"
 
 namespace refx::python {
 
@@ -73,32 +73,32 @@ struct Hash {
   std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
 };
 
-class ModuleFollower {
+class ModuleWriter {
  public:
-  ModuleFollower(const Mirror& mirror, Tables& tables, py::handle graph_module)
+  ModuleWriter(const Mirror& mirror, Tables& tables, py::handle graph_module)
       : mirror_(mirror), model_(mirror.model()), tables_(tables) {
     containers_.emplace("", Container(py::reinterpret_borrow<py::object>(graph_module), true));
   }
 
-  void run(const Touched& touched) {
+  void run(const ChangedObjects& changed) {
     std::unordered_set<std::string_view> paths;
-    for (const auto& [id, path] : touched.modules)
-      if (paths.insert(path).second) follow_module(path);
+    for (const auto& [id, path] : changed.modules)
+      if (paths.insert(path).second) write_module(path);
     std::vector<std::string_view> loose;
     std::string_view last;  // its tensors stand together
-    for (const auto& [id, name] : touched.states) {
+    for (const auto& [id, name] : changed.states) {
       const std::string_view path = split(name).first;
       if (!path.empty() && path == last) continue;
       if (paths.count(path)) {
         last = path;
       } else if (!path.empty() && model_.modules().find(path)) {
         paths.insert(path);
-        follow_module(path);
+        write_module(path);
       } else {
         loose.push_back(name);
       }
     }
-    for (std::string_view name : loose) follow_tensor(name);
+    for (std::string_view name : loose) write_tensor(name);
     sort_tables();
   }
 
@@ -258,7 +258,7 @@ class ModuleFollower {
 
   // ---- modules ----------------------------------------------------------------------------------
 
-  void follow_module(std::string_view path) {
+  void write_module(std::string_view path) {
     const auto [parent, name] = split(path);
     const Container* above = find_container(parent);
     PyObject* found = above ? find(above->table(kModules), text(name)) : nullptr;
@@ -272,8 +272,8 @@ class ModuleFollower {
       forget_container(path);
       return;
     }
-    if (current && mirror_.fits(tables_, id, current)) return;
-    const py::object module = fitting(id, current);
+    if (current && mirror_.matches_module(tables_, id, current)) return;
+    const py::object module = matching(id, current);
     if (current) keep(path, current);
     put(path, kModules, module);
     forget_container(path);
@@ -312,16 +312,16 @@ class ModuleFollower {
 
   // A module that is what the library has there: one that was there before, or a new one. The
   // oldest first: it was there before any step, the others say that steps made them.
-  py::object fitting(ModuleId id, const py::object& current) {
+  py::object matching(ModuleId id, const py::object& current) {
     std::vector<py::object> bases;
     if (PyObject* earlier = find(tables_.displaced, text(model_.modules()[id].name)))
       for (py::handle base : py::handle(earlier))
         bases.push_back(py::reinterpret_borrow<py::object>(base));
     for (const py::object& base : bases)
-      if (mirror_.fits(tables_, id, base)) return base;
+      if (mirror_.matches_module(tables_, id, base)) return base;
     if (current) bases.push_back(current);
     for (const py::object& base : bases)
-      if (py::object module = configured(base, id); mirror_.fits(tables_, id, module))
+      if (py::object module = configured(base, id); mirror_.matches_module(tables_, id, module))
         return module;
     return configured(template_of(model_.modules()[id].type), id);
   }
@@ -388,7 +388,7 @@ class ModuleFollower {
 
   // ---- tensors outside of modules ---------------------------------------------------------------
 
-  void follow_tensor(std::string_view path) {
+  void write_tensor(std::string_view path) {
     const auto [parent, name] = split(path);
     const StateId id = model_.state().find(path);
     const StateEntry* entry = id ? &model_.state()[id] : nullptr;
@@ -458,24 +458,25 @@ std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
   return authors;
 }
 
-void follow_modules(const Mirror& mirror, Tables& tables, py::handle graph_module,
-                    const Touched& touched) {
-  if (touched.states.empty() && touched.modules.empty()) return;
-  ModuleFollower(mirror, tables, graph_module).run(touched);
+void write_modules(const Mirror& mirror, Tables& tables, py::handle graph_module,
+                   const ChangedObjects& changed) {
+  if (changed.states.empty() && changed.modules.empty()) return;
+  ModuleWriter(mirror, tables, graph_module).run(changed);
 }
 
-void follow(const Mirror& mirror, Tables& tables, py::handle graph_module, const Touched& touched,
-            bool hooks) {
-  follow_modules(mirror, tables, graph_module, touched);
-  follow_nodes(mirror, tables, graph_module.attr("graph"), touched.nodes, hooks);
+void write(const Mirror& mirror, Tables& tables, py::handle graph_module,
+           const ChangedObjects& changed, bool hooks) {
+  write_modules(mirror, tables, graph_module, changed);
+  write_nodes(mirror, tables, graph_module.attr("graph"), changed.nodes, hooks);
 }
 
-void restore(const Mirror& mirror, Tables& tables, py::handle graph_module, Touched touched) {
+void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
+               ChangedObjects changed) {
   const Model& model = mirror.model();
-  for (ModuleId id : model.modules()) touched.modules.emplace_back(id, model.modules()[id].name);
-  for (StateId id : model.state()) touched.states.emplace_back(id, model.state()[id].name);
-  follow_modules(mirror, tables, graph_module, touched);
-  restore_nodes(mirror, tables, graph_module.attr("graph"));
+  for (ModuleId id : model.modules()) changed.modules.emplace_back(id, model.modules()[id].name);
+  for (StateId id : model.state()) changed.states.emplace_back(id, model.state()[id].name);
+  write_modules(mirror, tables, graph_module, changed);
+  write_all_nodes(mirror, tables, graph_module.attr("graph"));
 }
 
 }  // namespace refx::python

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "replay.h"
+#include "write.h"
 
 namespace refx::python {
 
@@ -69,7 +69,7 @@ bool same_module(py::handle a, py::handle b) {
 
 }  // namespace
 
-void restore_containers(const Tables& tables, py::handle graph_module) {
+void put_back_containers(const Tables& tables, py::handle graph_module) {
   std::vector<std::pair<std::string, py::object>> originals;
   for (const auto& [path, module] : tables.copied_containers)
     originals.emplace_back(to_string(path), py::reinterpret_borrow<py::object>(module));

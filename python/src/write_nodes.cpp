@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "refx/error.h"
-#include "replay.h"
+#include "write.h"
 
 namespace refx::python {
 
@@ -44,9 +44,9 @@ py::object call(const py::object& function, py::handle a, py::handle b, py::hand
   return owned(PyObject_Vectorcall(function.ptr(), args, 3, nullptr));
 }
 
-class NodeFollower {
+class NodeWriter {
  public:
-  NodeFollower(const Mirror& mirror, Tables& tables, py::handle graph, bool hooks)
+  NodeWriter(const Mirror& mirror, Tables& tables, py::handle graph, bool hooks)
       : graph_(mirror.model().graph()),
         tables_(tables),
         fx_graph_(py::reinterpret_borrow<py::object>(graph)),
@@ -61,7 +61,7 @@ class NodeFollower {
     create_hooks_ = py::getattr(owner, Inner::get().create_hooks, py::none());
     erase_hooks_ = py::getattr(owner, Inner::get().erase_hooks, py::none());
   }
-  ~NodeFollower() {
+  ~NodeWriter() {
     try {
       count();
     } catch (...) {
@@ -81,7 +81,7 @@ class NodeFollower {
   }
 
   // Whatever somebody did to the graph, it becomes what the library has.
-  void restore() {
+  void run_all() {
     const Fx& fx = Fx::get();
     for (NodeId id : graph_) {
       py::object node = known(id);
@@ -303,13 +303,13 @@ class NodeFollower {
 
 }  // namespace
 
-void follow_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
-                  const std::vector<NodeId>& nodes, bool hooks) {
-  NodeFollower(mirror, tables, graph, hooks).run(nodes);
+void write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
+                 const std::vector<NodeId>& nodes, bool hooks) {
+  NodeWriter(mirror, tables, graph, hooks).run(nodes);
 }
 
-void restore_nodes(const Mirror& mirror, Tables& tables, py::handle graph) {
-  NodeFollower(mirror, tables, graph, false).restore();
+void write_all_nodes(const Mirror& mirror, Tables& tables, py::handle graph) {
+  NodeWriter(mirror, tables, graph, false).run_all();
 }
 
 }  // namespace refx::python

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "mirror.h"
+#include "paths.h"
+
+namespace refx::python {
+
+// The two halves of write() and write_all(), see mirror.h.
+void write_modules(const Mirror& mirror, Tables& tables, py::handle graph_module,
+                   const ChangedObjects& changed);
+void write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
+                 const std::vector<NodeId>& nodes, bool hooks);
+void write_all_nodes(const Mirror& mirror, Tables& tables, py::handle graph);
+
+}  // namespace refx::python
