@@ -9,9 +9,12 @@
 #include "convert.h"
 #include "refx/reverse.h"
 #include "refx/transformation.h"
+#include "snapshot.h"
 #include "tables.h"
 
 namespace refx::python {
+
+class Survey;
 
 // The objects that a change of the model changed, each once: what is to be written.
 struct ChangedObjects {
@@ -60,18 +63,7 @@ class Mirror {
   static Mirror load(std::string_view bytes, const std::vector<at::Tensor>& tensors);
 
  private:
-  friend class Reader;
-  // A tensor as it was when it was last read.
-  struct TensorSnapshot {
-    c10::ScalarType dtype = c10::ScalarType::Undefined;
-    c10::Device device = c10::kCPU;
-    const void* data = nullptr;
-    // Of the contents of one that a step made: tells of writes that no version counter counts, as
-    // those through tensor.data.
-    std::optional<std::uint64_t> sample = {};
-    static TensorSnapshot of(const at::TensorBase& tensor, bool sampled);
-  };
-
+  void fill(Tables& tables, const Survey& survey);  // the first time
   void take_snapshots();
   void take_snapshots(const ChangedObjects& changed);
   bool has_other_contents(StateId id, const StateEntry& entry) const;

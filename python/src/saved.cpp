@@ -342,12 +342,6 @@ void restore_table(Restorer& restorer, BytesReader& in) {
 
 }  // namespace
 
-// Whether the tensor's contents are not what they were when it was last read.
-bool Mirror::has_other_contents(StateId id, const StateEntry& entry) const {
-  if (id.value >= snapshots_.size() || !snapshots_[id.value].sample) return false;
-  return TensorSnapshot::of(entry.tensor, true).sample != snapshots_[id.value].sample;
-}
-
 std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
   BytesWriter out(model_, tensors);
   out.out = kMagic;

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "snapshot.h"
+#include "survey.h"
+
+namespace refx::python {
+
+// Takes over into the model, and into what its history keeps, what is no rewrite: training, .to()
+// and .train(). `toggled` is the training mode of the GraphModule as a whole, if that changed.
+// Looks up the ids of the tensors that were found.
+void adopt_tensors(Model& model, const std::vector<TensorSnapshot>& snapshots, Survey& survey,
+                   std::optional<bool> toggled, bool by_others);
+
+}  // namespace refx::python

@@ -1,0 +1,238 @@
+#include "compare.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "ir/id_set.h"
+#include "paths.h"
+#include "refx/editor.h"
+#include "refx/error.h"
+#include "refx/validate.h"
+#include "values.h"
+
+namespace refx::python {
+
+namespace {
+
+std::string names_of(const std::vector<Edit>& edits) {
+  constexpr std::size_t kShown = 4;
+  std::vector<std::string> names;
+  for (const Edit& edit : edits)
+    std::visit(
+        [&](const auto& change) {
+          names.push_back((change.after ? change.after : change.before)->name);
+        },
+        edit);
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) text += (i ? "," : "") + names[i];
+  if (names.size() > kShown) text += fmt::format(",... ({} in all)", names.size());
+  return text;
+}
+
+class Comparison {
+ public:
+  Comparison(Model& model, Tables& tables, const Survey& survey, bool by_others)
+      : model_(model),
+        tables_(tables),
+        survey_(survey),
+        values_(model, tables, survey),
+        by_others_(by_others) {}
+
+  StepId run(const Mirror::Author& author) {
+    Editor editor(model_);
+    Renumbered renumbered;
+    try {
+      compare_states(editor);
+      compare_modules(editor);
+      compare_nodes(editor, renumbered);
+      erase_missing(editor);
+      if (const auto found = problems(model_, editor.edits()); !found.empty())
+        throw Error("the GraphModule is broken: " + found.front());
+    } catch (...) {
+      for (const auto& [fx_node, before] : renumbered)
+        if (before)
+          tables_.set_id(fx_node->node, before);
+        else
+          PyDict_DelItem(tables_.ids.ptr(), fx_node->node.ptr());
+      PyErr_Clear();
+      throw;
+    }
+    for (NodeId id : gone_) {
+      const py::object node = tables_.node(id);
+      if (tables_.id_of(node) == id) PyDict_DelItem(tables_.ids.ptr(), node.ptr());
+    }
+    for (const auto& [fx_node, id] : reread_)
+      values_.remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
+    const StepId step =
+        editor.commit({author.transformation, author.signature, names_of(editor.edits()), {}});
+    adopt_learnt();
+    return step;
+  }
+
+ private:
+  // Nodes that got an id, and those that they had before; no id if none.
+  using Renumbered = std::vector<std::pair<const FxNode*, NodeId>>;
+
+  void compare_states(Editor& editor) {
+    StateId previous;
+    for (const FoundState& found : survey_.states) {
+      StateId id = found.id;
+      if (!id) {
+        const StateId where = previous ? model_.state().next(previous) : model_.state().first();
+        id = editor.insert_before(where, values_.entry_of(found));
+      } else {
+        const StateEntry& entry = model_.state()[id];
+        if (entry.kind != found.kind || entry.persistent != found.persistent ||
+            !entry.tensor.is_same(THPVariable_Unpack(found.tensor)))
+          editor.set_state(id, values_.entry_of(found));
+      }
+      live_states_.insert(id);
+      previous = id;
+    }
+  }
+
+  void compare_modules(Editor& editor) {
+    ModuleId previous;
+    for (const FoundModule& found : survey_.modules) {
+      Module module = values_.module_of(found);
+      ModuleId id = model_.modules().find(found.path);
+      if (!id && is_emptied(found)) continue;
+      if (!id) {
+        const ModuleId where =
+            previous ? model_.modules().next(previous) : model_.modules().first();
+        id = editor.insert_before(where, std::move(module));
+      } else if (!(model_.modules()[id] == module)) {
+        editor.set_module(id, std::move(module));
+      }
+      live_modules_.insert(id);
+      previous = id;
+    }
+  }
+
+  // Whether it did not come, but was there and lost what it held, to a step or just now.
+  bool is_emptied(const FoundModule& found) {
+    if (survey_.called.count(found.path)) return false;
+    if (!holders_) {
+      holders_.emplace(model_);
+      for (const Step& step : model_.history()) holders_->add(step);
+    }
+    return holders_->contains(found.path);
+  }
+
+  bool is_unchanged(NodeId id, const FxNode& fx_node, py::handle meta) const {
+    const Node& node = model_.graph()[id];
+    const bool opaque = node.target.starts_with(kOpaqueAttr);
+    if (node.op != fx_node.op && !(opaque && fx_node.op == Opcode::get_attr)) return false;
+    if (!values_.is_as_remembered(id, fx_node, meta)) return false;
+    if (by_others_)
+      return true;  // marks are refx's; others may share a dictionary with a marked node
+    PyObject* marks = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks);
+    return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
+  }
+
+  void compare_nodes(Editor& editor, Renumbered& renumbered) {
+    const Graph& graph = model_.graph();
+    NodeId previous;
+    std::unordered_set<PyObject*> disturbed;  // they use a node that is another one now
+    for (const FxNode& fx_node : survey_.nodes) {
+      const py::object meta = attr(fx_node.node, Fx::get().meta);
+      const NodeId former = tables_.id_of(fx_node.node);
+      NodeId id = former;
+      // A node that was moved has lost its place: it is another one to the core.
+      const bool known = id && graph.contains(id) && (!previous || graph.precedes(previous, id));
+      if (known && !disturbed.count(fx_node.node.ptr()) && is_unchanged(id, fx_node, meta)) {
+        visited_.insert(id);
+        previous = id;
+        continue;
+      }
+      Node node = values_.node_of(fx_node, meta);
+      if (known) {
+        visited_.insert(id);
+        const Node& old = graph[id];
+        node.name = old.name;
+        TypePtr type = std::exchange(node.type, old.type);
+        MetaPtr place = std::exchange(node.meta, old.meta);
+        const bool learnt = (type && (!old.type || *type != *old.type)) || (place && !old.meta);
+        if (learnt) learnt_.push_back({id, type ? type : old.type, old.meta ? old.meta : place});
+        if (!(node == old)) {
+          std::vector<std::string> marks = node.marks;
+          editor.set_node(id, std::move(node));
+          if (marks != graph[id].marks) editor.set_marks(id, std::move(marks));
+        }
+      } else {
+        const NodeId where = previous ? graph.next(previous) : graph.first();
+        id = editor.insert_before(where, std::move(node));
+        visited_.insert(id);
+        renumbered.emplace_back(&fx_node, former);
+        tables_.set_id(fx_node.node, id);
+        if (former)
+          for (py::handle user : attr(fx_node.node, Fx::get().users)) disturbed.insert(user.ptr());
+      }
+      reread_.emplace_back(&fx_node, id);
+      previous = id;
+    }
+  }
+
+  void erase_missing(Editor& editor) {
+    std::vector<NodeId> nodes;
+    for (NodeId id : model_.graph())
+      if (!visited_.contains(id)) nodes.push_back(id);
+    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+      editor.erase_node(*it);
+      gone_.push_back(*it);
+    }
+    std::vector<StateId> states;
+    for (StateId id : model_.state())
+      if (!live_states_.contains(id)) states.push_back(id);
+    for (StateId id : states) editor.erase_state(id);
+    std::vector<ModuleId> modules;
+    for (ModuleId id : model_.modules())
+      if (!live_modules_.contains(id)) modules.push_back(id);
+    for (ModuleId id : modules) editor.erase_module(id);
+  }
+
+  // What became known of a value is no rewrite either.
+  void adopt_learnt() {
+    if (learnt_.empty()) return;
+    Editor quiet(model_);
+    for (auto& [id, type, meta] : learnt_) {
+      Node node = model_.graph()[id];
+      node.type = std::move(type);
+      node.meta = std::move(meta);
+      quiet.set_node(id, std::move(node));
+    }
+    quiet.commit_without_step();
+  }
+
+  Model& model_;
+  Tables& tables_;
+  const Survey& survey_;
+  Values values_;
+  bool by_others_;
+
+  std::optional<Holders> holders_;  // with those whose contents steps took, once asked for
+  IdSet<StateEntry> live_states_;
+  IdSet<Module> live_modules_;
+  IdSet<Node> visited_;
+  std::vector<NodeId> gone_;
+  std::vector<std::pair<const FxNode*, NodeId>> reread_;
+  struct Learnt {
+    NodeId id;
+    TypePtr type;
+    MetaPtr meta;
+  };
+  std::vector<Learnt> learnt_;
+};
+
+}  // namespace
+
+StepId compare(Model& model, Tables& tables, const Survey& survey, const Mirror::Author& author) {
+  const bool by_others = author.transformation == Mirror::kOthers;
+  return Comparison(model, tables, survey, by_others).run(author);
+}
+
+}  // namespace refx::python

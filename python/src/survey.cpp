@@ -1,0 +1,113 @@
+#include "survey.h"
+
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <utility>
+
+#include "convert.h"
+
+namespace refx::python {
+
+namespace {
+
+// As a call in Python: a module that is inside itself is an error there.
+struct Deeper {
+  Deeper() {
+    if (Py_EnterRecursiveCall(" while the modules are read") != 0) throw py::error_already_set();
+  }
+  ~Deeper() { Py_LeaveRecursiveCall(); }
+};
+
+// Whether there is nothing in it.
+bool is_bare(const py::dict& attributes) {
+  const Fx& fx = Fx::get();
+  for (PyObject* name : {fx.parameters, fx.buffers, fx.modules})
+    if (PyObject* found = PyDict_GetItemWithError(attributes.ptr(), name);
+        !found || !PyDict_Check(found) || PyDict_GET_SIZE(found) > 0)
+      return false;
+  return true;
+}
+
+}  // namespace
+
+std::vector<FxNode> nodes_of(py::handle graph_module) {
+  const Fx& fx = Fx::get();
+  std::vector<FxNode> nodes;
+  const py::object root = attr(graph_module.attr("graph"), fx.root);
+  for (py::object node = attr(root, fx.next); !node.is(root);) {
+    const Opcode op = to_opcode(attr(node, fx.op));
+    py::object next = attr(node, fx.next);
+    nodes.push_back({std::move(node), op});
+    node = std::move(next);
+  }
+  return nodes;
+}
+
+Survey::Survey(py::handle graph_module) : nodes(nodes_of(graph_module)) {
+  const Fx& fx = Fx::get();
+  std::vector<std::string> attributes;
+  for (const FxNode& node : nodes) {
+    if (node.op == Opcode::call_module) called.insert(to_string(attr(node.node, fx.target)));
+    if (node.op == Opcode::get_attr) attributes.push_back(to_string(attr(node.node, fx.target)));
+  }
+  survey_module(graph_module, "", "");
+  survey_attributes(graph_module, attributes);
+}
+
+void Survey::survey_module(py::handle module, const std::string& path, std::string_view outer) {
+  const Deeper deeper;
+  const Fx& fx = Fx::get();
+  const py::dict attributes = attr(module, fx.dict);
+  auto table = [&](PyObject* name) {
+    PyObject* found = PyDict_GetItemWithError(attributes.ptr(), name);
+    return found && PyDict_Check(found) ? found : nullptr;
+  };
+  auto below = [&](PyObject* name) {
+    return path.empty() ? to_string(name) : path + "." + to_string(name);
+  };
+  if (auto it = called.find(path); it != called.end()) {
+    modules.push_back({path, module.ptr(), outer});
+    outer = *it;
+  } else if (!path.empty() && is_bare(attributes)) {  // so that its name is not given away
+    modules.push_back({path, module.ptr(), outer});
+  }
+  PyObject *key = nullptr, *value = nullptr;
+  if (PyObject* parameters = table(fx.parameters))
+    for (Py_ssize_t at = 0; PyDict_Next(parameters, &at, &key, &value);)
+      add_state(below(key), StateKind::parameter, true, value);
+  if (PyObject* buffers = table(fx.buffers)) {
+    PyObject* transient = PyDict_GetItemWithError(attributes.ptr(), fx.non_persistent);
+    for (Py_ssize_t at = 0; PyDict_Next(buffers, &at, &key, &value);)
+      add_state(below(key), StateKind::buffer, !(transient && PySet_Contains(transient, key) == 1),
+                value);
+  }
+  if (PyObject* children = table(fx.modules))
+    for (Py_ssize_t at = 0; PyDict_Next(children, &at, &key, &value);)
+      if (value != Py_None) survey_module(value, below(key), outer);
+}
+
+void Survey::add_state(std::string name, StateKind kind, bool persistent, PyObject* tensor) {
+  if (!THPVariable_Check(tensor) || !THPVariable_Unpack(tensor).defined()) return;
+  if (!THPVariable_CheckExact(tensor)) special.insert(name);
+  states.push_back({std::move(name), kind, persistent, tensor});
+}
+
+// Tensors that are plain attributes, which get_attr nodes read.
+void Survey::survey_attributes(py::handle graph_module, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  std::unordered_set<std::string_view> known;
+  for (const FoundState& state : states) known.insert(state.name);
+  std::vector<FoundState> constants;
+  std::unordered_set<std::string> seen;
+  for (const std::string& name : names) {
+    if (known.count(name) || !seen.insert(name).second) continue;
+    const py::object value = attribute_at(graph_module, name);
+    if (!THPVariable_Check(value.ptr())) continue;
+    kept_.push_back(value);
+    if (!THPVariable_CheckExact(value.ptr())) special.insert(name);
+    constants.push_back({name, StateKind::constant, false, value.ptr()});
+  }
+  for (FoundState& constant : constants) states.push_back(std::move(constant));
+}
+
+}  // namespace refx::python

@@ -1,0 +1,138 @@
+#include "values.h"
+
+#include <c10/core/SymInt.h>
+#include <fmt/format.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "convert.h"
+#include "mirror.h"
+#include "refx/error.h"
+
+namespace refx::python {
+
+namespace {
+
+TypePtr type_of_fake(const at::Tensor& tensor) {
+  auto type = std::make_shared<TensorType>();
+  type->dtype = tensor.scalar_type();
+  type->device = tensor.device();
+  for (const c10::SymInt& size : tensor.sym_sizes()) {
+    const auto number = size.maybe_as_int();
+    type->sizes.push_back(number ? Dim(*number) : Dim("s", -1));
+  }
+  return type;
+}
+
+// What ShapeProp or export left in the node's metadata.
+TypePtr type_of_meta(PyObject* source) {
+  if (!source) return nullptr;
+  if (THPVariable_Check(source)) {
+    const at::Tensor& tensor = THPVariable_Unpack(source);
+    return tensor.layout() == c10::kStrided ? type_of_fake(tensor) : nullptr;
+  }
+  const py::handle meta(source);
+  if (!PyTuple_Check(source) || !py::hasattr(meta, "shape") || !py::hasattr(meta, "dtype"))
+    return nullptr;
+  const py::object dtype = meta.attr("dtype");
+  if (!THPDtype_Check(dtype.ptr())) return nullptr;
+  auto type = std::make_shared<TensorType>();
+  type->dtype = reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type;
+  for (py::handle size : meta.attr("shape"))
+    type->sizes.push_back(PyLong_CheckExact(size.ptr()) ? Dim(size.cast<std::int64_t>())
+                                                        : Dim("s", -1));
+  return type;
+}
+
+PyObject* type_source(const FxNode& fx_node, py::handle meta) {
+  if (fx_node.op == Opcode::get_attr || PyDict_Size(meta.ptr()) == 0) return Py_None;
+  PyObject* source = PyDict_GetItemWithError(meta.ptr(), Fx::get().val);
+  if (!source) source = PyDict_GetItemWithError(meta.ptr(), Fx::get().tensor_meta);
+  return source ? source : Py_None;
+}
+
+}  // namespace
+
+std::vector<std::string> marks_of(py::handle meta) {
+  std::vector<std::string> marks;
+  PyObject* found = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks);
+  if (!found || !PyTuple_Check(found)) return marks;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found); ++i)
+    if (PyObject* mark = PyTuple_GET_ITEM(found, i); PyUnicode_Check(mark))
+      marks.push_back(to_string(mark));
+  return marks;
+}
+
+StateEntry Values::entry_of(const FoundState& found) const {
+  return {found.name, found.kind, found.persistent, THPVariable_Unpack(found.tensor)};
+}
+
+Module Values::module_of(const FoundModule& found) const {
+  Module module = describe(tables_, found.path, found.module);
+  if (module.custom.empty() && !found.outer.empty())
+    module.custom = fmt::format("is part of module '{}', which is called too", found.outer);
+  return module;
+}
+
+// Metadata with the module that a call was made in, shared among the calls made there.
+MetaPtr Values::meta_of(py::handle meta) {
+  PyObject* stack = PyDict_GetItemWithError(meta.ptr(), Fx::get().module_stack);
+  if (!stack || !PyDict_Check(stack) || PyDict_Size(stack) == 0) return nullptr;
+  PyObject *key = nullptr, *value = nullptr, *last = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(stack, &at, &key, &value);) last = value;
+  if (!PyTuple_Check(last) || PyTuple_GET_SIZE(last) == 0) return nullptr;
+  if (!PyUnicode_Check(PyTuple_GET_ITEM(last, 0))) return nullptr;
+  const std::string path = to_string(PyTuple_GET_ITEM(last, 0));
+  if (path.empty()) return nullptr;
+  MetaPtr& shared = metas_[path];
+  if (!shared)
+    shared = std::make_shared<const Meta>(Meta{{"nn_module_stack", path + "," + path + ","}});
+  return shared;
+}
+
+Node Values::node_of(const FxNode& fx_node, py::handle meta) {
+  const Fx& fx = Fx::get();
+  Node node{.op = fx_node.op, .name = to_string(attr(fx_node.node, fx.name))};
+  set_target(tables_, attr(fx_node.node, fx.target), node);
+  if (node.op == Opcode::get_attr &&
+      (!model_.state().find(node.target) || survey_.special.count(node.target))) {
+    node.op = Opcode::call_function;
+    node.target = std::string(kOpaqueAttr) + node.target;
+  }
+  if (node.op == Opcode::call_module && !model_.modules().find(node.target))
+    throw Error(fmt::format("node '{}' calls module '{}', which the GraphModule does not have",
+                            node.name, node.target));
+  const py::object args = attr(fx_node.node, fx.args);
+  node.args.reserve(static_cast<std::size_t>(PyTuple_GET_SIZE(args.ptr())));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.ptr()); ++i)
+    node.args.push_back(to_arg(tables_, PyTuple_GET_ITEM(args.ptr(), i)));
+  const py::object kwargs = attr(fx_node.node, fx.kwargs);
+  PyObject *key = nullptr, *value = nullptr;
+  for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);)
+    node.kwargs.emplace_back(to_string(key), to_arg(tables_, value));
+  PyObject* source = type_source(fx_node, meta);
+  node.type = type_of_meta(source == Py_None ? nullptr : source);
+  if (node.op == Opcode::call_function || node.op == Opcode::call_method) node.meta = meta_of(meta);
+  node.marks = marks_of(meta);
+  return node;
+}
+
+void Values::remember(NodeId id, const FxNode& fx_node, py::handle meta) {
+  const Fx& fx = Fx::get();
+  tables_.grow(id.value + 1);
+  tables_.set_node(id, fx_node.node);
+  tables_.seen[id.value] = {attr(fx_node.node, fx.args), attr(fx_node.node, fx.kwargs),
+                            attr(fx_node.node, fx.target),
+                            py::reinterpret_borrow<py::object>(type_source(fx_node, meta))};
+}
+
+bool Values::is_as_remembered(NodeId id, const FxNode& fx_node, py::handle meta) const {
+  const Fx& fx = Fx::get();
+  const Tables::Seen& seen = tables_.seen[id.value];
+  return seen.args.is(attr(fx_node.node, fx.args)) &&
+         seen.kwargs.is(attr(fx_node.node, fx.kwargs)) &&
+         seen.target.is(attr(fx_node.node, fx.target)) &&
+         seen.type.ptr() == type_source(fx_node, meta);
+}
+
+}  // namespace refx::python

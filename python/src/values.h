@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "survey.h"
+#include "tables.h"
+
+namespace refx::python {
+
+// What was found, as values of the core.
+class Values {
+ public:
+  Values(const Model& model, Tables& tables, const Survey& survey)
+      : model_(model), tables_(tables), survey_(survey) {}
+
+  StateEntry entry_of(const FoundState& found) const;
+  Module module_of(const FoundModule& found) const;
+  // The model must have what the node reads and calls.
+  Node node_of(const FxNode& fx_node, py::handle meta);
+
+  // Takes note of a node as it is now.
+  void remember(NodeId id, const FxNode& fx_node, py::handle meta);
+  // Whether it is as it was noted.
+  bool is_as_remembered(NodeId id, const FxNode& fx_node, py::handle meta) const;
+
+ private:
+  MetaPtr meta_of(py::handle meta);
+
+  const Model& model_;
+  Tables& tables_;
+  const Survey& survey_;
+  std::unordered_map<std::string, MetaPtr> metas_;  // by the path of the module
+};
+
+// The transformations that a node is marked by.
+std::vector<std::string> marks_of(py::handle meta);
+
+}  // namespace refx::python
