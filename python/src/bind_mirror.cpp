@@ -1,11 +1,13 @@
 #include <memory>
 
 #include "bind.h"
-#include "mirror.h"
+#include "engine/mirror.h"
 #include "refx/error.h"
 #include "refx/registry.h"
 
 namespace refx::python {
+
+using namespace fx;
 
 namespace {
 

@@ -1,8 +1,10 @@
 #include "bind.h"
-#include "tables.h"
-#include "torch_fx.h"
+#include "engine/tables.h"
+#include "engine/torch_fx.h"
 
 namespace refx::python {
+
+using namespace fx;
 
 namespace {
 

@@ -1,10 +1,10 @@
-#include "torch_fx.h"
+#include "engine/torch_fx.h"
 
 #include <structmember.h>
 
 #include <utility>
 
-namespace refx::python {
+namespace refx::fx {
 
 std::string to_string(py::handle text) {
   Py_ssize_t size = 0;
@@ -105,4 +105,4 @@ py::object attribute_at(py::handle module, std::string_view path) {
   return value;
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

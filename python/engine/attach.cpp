@@ -4,12 +4,12 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "convert.h"
+#include "engine/convert.h"
+#include "engine/mirror.h"
+#include "engine/survey.h"
 #include "ir/id_set.h"
-#include "mirror.h"
-#include "survey.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -69,4 +69,4 @@ void Mirror::attach(Tables& tables, py::handle graph_module,
     }
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -2,13 +2,13 @@
 // written: nodes, modules and tensors that came, went or changed become one step; what training,
 // .to() and .train() do is no rewrite, and is adopted without one.
 
-#include "adopt.h"
-#include "compare.h"
-#include "mirror.h"
+#include "engine/adopt.h"
+#include "engine/compare.h"
+#include "engine/mirror.h"
+#include "engine/values.h"
 #include "refx/restore.h"
-#include "values.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 StepId Mirror::read(Tables& tables, py::handle graph_module, const Author& author) {
   Survey survey(graph_module);
@@ -56,4 +56,4 @@ void Mirror::fill(Tables& tables, const Survey& survey) try {
   throw;
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

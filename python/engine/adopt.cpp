@@ -1,4 +1,4 @@
-#include "adopt.h"
+#include "engine/adopt.h"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -9,7 +9,7 @@
 
 #include "refx/editor.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -171,4 +171,4 @@ void adopt_tensors(Model& model, const std::vector<TensorSnapshot>& snapshots, S
   Adoption(model, snapshots, survey, by_others).run(toggled);
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -4,9 +4,9 @@
 
 #include <string_view>
 
-#include "python_api.h"
+#include "engine/python_api.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 // An attribute of torch.fx.Node. Where that is a member of a C struct, it is used where it lies.
 struct Field {
@@ -36,4 +36,4 @@ py::object attributes_of(py::handle module);
 // What a get_attr node reads: an attribute of an attribute of a module; None if it is not there.
 py::object attribute_at(py::handle module, std::string_view path);
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -1,15 +1,15 @@
-#include "values.h"
+#include "engine/values.h"
 
 #include <c10/core/SymInt.h>
 #include <fmt/format.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "convert.h"
-#include "mirror.h"
+#include "engine/convert.h"
+#include "engine/mirror.h"
 #include "refx/error.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -135,4 +135,4 @@ bool Values::is_as_remembered(NodeId id, const FxNode& fx_node, py::handle meta)
          seen.type.ptr() == type_source(fx_node, meta);
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

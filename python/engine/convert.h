@@ -3,11 +3,11 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/tables.h"
+#include "engine/torch_fx.h"
 #include "refx/node.h"
-#include "tables.h"
-#include "torch_fx.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 Arg to_arg(Tables& tables, py::handle value);
 py::object from_arg(const Tables& tables, const Arg& arg);
@@ -23,4 +23,4 @@ std::pair<py::object, py::object> from_target(Tables& tables, const Node& node);
 // A get_attr of something that is no tensor: a call of a function that nobody knows.
 inline constexpr std::string_view kOpaqueAttr = "get_attr ";
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -4,10 +4,10 @@
 #include <array>
 #include <utility>
 
+#include "engine/write.h"
 #include "refx/error.h"
-#include "write.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -312,4 +312,4 @@ void write_all_nodes(const Mirror& mirror, Tables& tables, py::handle graph) {
   NodeWriter(mirror, tables, graph, false).run_all();
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

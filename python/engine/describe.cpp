@@ -7,9 +7,9 @@
 #include <array>
 #include <unordered_map>
 
-#include "mirror.h"
+#include "engine/mirror.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -182,4 +182,4 @@ bool Mirror::matches_module(Tables& tables, ModuleId id, py::handle object) cons
   return true;
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -1,12 +1,12 @@
-#include "survey.h"
+#include "engine/survey.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <utility>
 
-#include "convert.h"
+#include "engine/convert.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -110,4 +110,4 @@ void Survey::survey_attributes(py::handle graph_module, const std::vector<std::s
   for (FoundState& constant : constants) states.push_back(std::move(constant));
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -1,11 +1,11 @@
-#include "snapshot.h"
+#include "engine/snapshot.h"
 
 #include <cstring>
 #include <string_view>
 
-#include "mirror.h"
+#include "engine/mirror.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -57,4 +57,4 @@ bool Mirror::has_other_contents(StateId id, const StateEntry& entry) const {
   return TensorSnapshot::of(entry.tensor, true).sample != snapshots_[id.value].sample;
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace py = pybind11;
 
@@ -35,4 +35,4 @@ inline py::object text(std::string_view value) {
 
 std::string to_string(py::handle text);
 
-}  // namespace refx::python
+}  // namespace refx::fx

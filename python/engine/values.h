@@ -4,10 +4,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "survey.h"
-#include "tables.h"
+#include "engine/survey.h"
+#include "engine/tables.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 // What was found, as values of the core.
 class Values {
@@ -37,4 +37,4 @@ class Values {
 // The transformations that a node is marked by.
 std::vector<std::string> marks_of(py::handle meta);
 
-}  // namespace refx::python
+}  // namespace refx::fx

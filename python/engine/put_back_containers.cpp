@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "write.h"
+#include "engine/write.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -89,4 +89,4 @@ void put_back_containers(const Tables& tables, py::handle graph_module) {
   }
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -7,7 +7,7 @@
 
 #include "refx/model.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 // The path of what holds it, and its name there.
 inline std::pair<std::string_view, std::string_view> split(std::string_view path) {
@@ -43,4 +43,4 @@ class Holders {
   std::unordered_set<std::string> paths_;
 };
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -1,14 +1,14 @@
-#include "tables.h"
+#include "engine/tables.h"
 
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "python_api.h"
+#include "engine/python_api.h"
 #include "refx/error.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 void Tables::grow(std::uint32_t size) {
   if (seen.size() < size) seen.resize(size);
@@ -146,4 +146,4 @@ int Tables::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

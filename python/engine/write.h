@@ -1,9 +1,9 @@
 #pragma once
 
-#include "mirror.h"
-#include "paths.h"
+#include "engine/mirror.h"
+#include "engine/paths.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 // The two halves of write() and write_all(), see mirror.h.
 void write_modules(const Mirror& mirror, Tables& tables, py::handle graph_module,
@@ -12,4 +12,4 @@ void write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
                  const std::vector<NodeId>& nodes, bool hooks);
 void write_all_nodes(const Mirror& mirror, Tables& tables, py::handle graph);
 
-}  // namespace refx::python
+}  // namespace refx::fx

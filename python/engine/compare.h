@@ -1,12 +1,12 @@
 #pragma once
 
-#include "mirror.h"
-#include "survey.h"
+#include "engine/mirror.h"
+#include "engine/survey.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 // Compares what is there with the model, and writes what differs as one step of its author: the
 // nodes, modules and tensors that came, went or changed. No step if nothing did.
 StepId compare(Model& model, Tables& tables, const Survey& survey, const Mirror::Author& author);
 
-}  // namespace refx::python
+}  // namespace refx::fx

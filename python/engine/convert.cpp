@@ -1,4 +1,4 @@
-#include "convert.h"
+#include "engine/convert.h"
 
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
@@ -11,7 +11,7 @@
 
 #include "refx/error.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -210,4 +210,4 @@ std::pair<py::object, py::object> from_target(Tables& tables, const Node& node) 
   return {op(node.op), tables.function_of(node.target)};
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -10,11 +10,11 @@
 #include <optional>
 #include <utility>
 
+#include "engine/write.h"
 #include "refx/error.h"
 #include "refx/registry.h"
-#include "write.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -438,8 +438,7 @@ std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
     if (!lookup_transformation(step.transformation)) continue;
     std::string signature = step.signature;
     if (own.size() > 0)
-      if (PyObject* found = python::find(own, py::int_(step.id.value)))
-        signature = to_string(found);
+      if (PyObject* found = fx::find(own, py::int_(step.id.value))) signature = to_string(found);
     std::string_view last;
     auto note = [&](std::string_view path) {
       if (path == std::exchange(last, path)) return;
@@ -479,4 +478,4 @@ void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
   write_all_nodes(mirror, tables, graph_module.attr("graph"));
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

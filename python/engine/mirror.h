@@ -1,18 +1,29 @@
 #pragma once
 
+// The engine under refx.fx: makes a model of a torch.fx.GraphModule, so that the library can
+// rewrite it, and brings the GraphModule to where the model then is.
+//
+//   read    GraphModule -> mirror: what differs from last time becomes a step, or is adopted
+//   apply, reverse          the library changes the mirror; the GraphModule does not know yet
+//   write   mirror -> GraphModule: the objects that changed, and no others
+//   save, load              the mirror as bytes, for pickle and copies
+//
+// The mirror holds tensors and no other Python objects: those are in Tables, which Python owns.
+// docs/fx.md explains all of it.
+
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "convert.h"
+#include "engine/convert.h"
+#include "engine/snapshot.h"
+#include "engine/tables.h"
 #include "refx/reverse.h"
 #include "refx/transformation.h"
-#include "snapshot.h"
-#include "tables.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 class Survey;
 
@@ -90,4 +101,4 @@ void put_back_containers(const Tables& tables, py::handle graph_module);
 // A module as the core sees it.
 Module describe(Tables& tables, const std::string& path, py::handle module);
 
-}  // namespace refx::python
+}  // namespace refx::fx

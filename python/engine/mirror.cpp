@@ -1,4 +1,4 @@
-#include "mirror.h"
+#include "engine/mirror.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "refx/registry.h"
 #include "refx/reverse.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -126,4 +126,4 @@ ChangedObjects Mirror::changed_by_steps() const {
   return collector.take();
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

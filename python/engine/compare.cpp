@@ -1,4 +1,4 @@
-#include "compare.h"
+#include "engine/compare.h"
 
 #include <fmt/format.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -7,14 +7,14 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/paths.h"
+#include "engine/values.h"
 #include "ir/id_set.h"
-#include "paths.h"
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/validate.h"
-#include "values.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -235,4 +235,4 @@ StepId compare(Model& model, Tables& tables, const Survey& survey, const Mirror:
   return Comparison(model, tables, survey, by_others).run(author);
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx

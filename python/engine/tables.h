@@ -7,7 +7,7 @@
 
 #include "refx/node.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace py = pybind11;
 
@@ -65,4 +65,4 @@ struct Tables {
   int traverse(visitproc visit, void* arg) const;
 };
 
-}  // namespace refx::python
+}  // namespace refx::fx

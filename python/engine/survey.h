@@ -5,10 +5,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "engine/torch_fx.h"
 #include "refx/model.h"
-#include "torch_fx.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 struct FxNode {
   py::object node;
@@ -54,4 +54,4 @@ class Survey {
 // The nodes alone.
 std::vector<FxNode> nodes_of(py::handle graph_module);
 
-}  // namespace refx::python
+}  // namespace refx::fx

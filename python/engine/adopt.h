@@ -3,10 +3,10 @@
 #include <optional>
 #include <vector>
 
-#include "snapshot.h"
-#include "survey.h"
+#include "engine/snapshot.h"
+#include "engine/survey.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 // Takes over into the model, and into what its history keeps, what is no rewrite: training, .to()
 // and .train(). `toggled` is the training mode of the GraphModule as a whole, if that changed.
@@ -14,4 +14,4 @@ namespace refx::python {
 void adopt_tensors(Model& model, const std::vector<TensorSnapshot>& snapshots, Survey& survey,
                    std::optional<bool> toggled, bool by_others);
 
-}  // namespace refx::python
+}  // namespace refx::fx

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-namespace refx::python {
+namespace refx::fx {
 
 // A tensor as it was when it was last read.
 struct TensorSnapshot {
@@ -17,4 +17,4 @@ struct TensorSnapshot {
   static TensorSnapshot of(const at::TensorBase& tensor, bool sampled);
 };
 
-}  // namespace refx::python
+}  // namespace refx::fx

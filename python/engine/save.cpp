@@ -4,11 +4,11 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "mirror.h"
+#include "engine/mirror.h"
 #include "refx/error.h"
 #include "refx/restore.h"
 
-namespace refx::python {
+namespace refx::fx {
 
 namespace {
 
@@ -428,4 +428,4 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
   return mirror;
 }
 
-}  // namespace refx::python
+}  // namespace refx::fx
