@@ -120,6 +120,36 @@ Findings Mirror::find(const Transformation& transformation) const {
   return transformation.find(model_);
 }
 
+std::vector<StepId> Mirror::select(std::string_view what) const {
+  std::vector<StepId> steps = model_.history().select(what);
+  if (steps.size() > 1)
+    std::erase_if(steps, [&](StepId id) { return model_.history()[id].transformation == kOthers; });
+  return steps;
+}
+
+std::vector<StepId> Mirror::steps_of(std::string_view signature) const {
+  std::vector<StepId> steps;
+  for (const Step& step : model_.history())
+    if (step.signature == signature) steps.push_back(step.id);
+  return steps;
+}
+
+bool Mirror::has_steps() const {
+  for (const Step& step : model_.history())
+    if (step.transformation != kOthers) return true;
+  return false;
+}
+
+std::vector<at::Tensor> Mirror::tensors() const {
+  std::vector<at::Tensor> tensors;
+  for (StateId id : model_.state()) tensors.emplace_back(model_.state().tensor(id));
+  for (const Step& step : model_.history())
+    for (const Edit& edit : step.edits)
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+        tensors.emplace_back(change->before->tensor);
+  return tensors;
+}
+
 ChangedObjects Mirror::changed_by_steps() const {
   ChangeCollector collector(model_);
   for (const Step& step : model_.history()) collector.add(step);

@@ -61,8 +61,16 @@ class Mirror {
   ChangedObjects reverse(const std::vector<StepId>& steps, ReverseOptions options);
   Findings find(const Transformation& transformation) const;
 
+  // The steps that are meant: by id, transformation or site. Of others than refx only if none else
+  // is.
+  std::vector<StepId> select(std::string_view what) const;
+  std::vector<StepId> steps_of(std::string_view signature) const;
+  // Whether refx took any.
+  bool has_steps() const;
   // What live steps write.
   ChangedObjects changed_by_steps() const;
+  // All tensors of the model, and those that its steps replaced.
+  std::vector<at::Tensor> tensors() const;
   // The signatures of the live steps that wrote a module, or a tensor outside of modules, by path.
   std::unordered_map<std::string, std::vector<std::string>> authors(const Tables& tables) const;
 

@@ -65,8 +65,9 @@ Dependents to_dependents(const std::string& text) {
 void bind_mirror(py::module_& m) {
   py::class_<ChangedObjects>(m, "ChangedObjects",
                              "The objects that a change of a mirror changed, for write().");
-  py::class_<Mirror>(m, "Mirror", "What a torch.fx.GraphModule is to the library.")
-      .def(py::init<>())
+  py::class_<Mirror> mirror(m, "Mirror", "What a torch.fx.GraphModule is to the library.");
+  mirror.attr("OTHERS") = Mirror::kOthers;
+  mirror.def(py::init<>())
       .def(
           "read",
           [](Mirror& self, Tables& tables, py::handle graph_module,
@@ -115,14 +116,7 @@ void bind_mirror(py::module_& m) {
                   py::arg("graph_module"))
       .def(
           "select",
-          [](const Mirror& self, const std::string& what) {
-            std::vector<StepId> steps = self.model().history().select(what);
-            if (steps.size() > 1)
-              std::erase_if(steps, [&](StepId id) {
-                return self.model().history()[id].transformation == Mirror::kOthers;
-              });
-            return numbers(steps);
-          },
+          [](const Mirror& self, const std::string& what) { return numbers(self.select(what)); },
           py::arg("what"))
       .def("find", &find_sites, py::arg("transformation"))
       .def("changed_by_steps",
@@ -131,34 +125,15 @@ void bind_mirror(py::module_& m) {
              return py::make_tuple(numbers(changed.nodes), names(changed.states),
                                    names(changed.modules));
            })
-      .def("tensors",
-           [](const Mirror& self) {
-             std::vector<at::Tensor> tensors;
-             for (StateId id : self.model().state())
-               tensors.emplace_back(self.model().state().tensor(id));
-             for (const Step& step : self.model().history())
-               for (const Edit& edit : step.edits)
-                 if (const auto* change = std::get_if<Change<StateEntry>>(&edit);
-                     change && change->before)
-                   tensors.emplace_back(change->before->tensor);
-             return tensors;
-           })
+      .def("tensors", &Mirror::tensors)
       .def("steps", &steps)
       .def(
           "steps_of",
           [](const Mirror& self, const std::string& signature) {
-            std::vector<std::uint32_t> ids;
-            for (const Step& step : self.model().history())
-              if (step.signature == signature) ids.push_back(step.id.value);
-            return ids;
+            return numbers(self.steps_of(signature));
           },
           py::arg("signature"))
-      .def("has_steps",
-           [](const Mirror& self) {
-             for (const Step& step : self.model().history())
-               if (step.transformation != Mirror::kOthers) return true;
-             return false;
-           })
+      .def("has_steps", &Mirror::has_steps)
       .def("live",
            [](const Mirror& self) {
              const Graph& graph = self.model().graph();

@@ -150,7 +150,7 @@ class History:
         return [step.id for step in self.steps() if step.signature == signature]
 
     def by_refx(self) -> Iterator[Step]:
-        return (step for step in self.steps() if step.transformation != "changes by others")
+        return (step for step in self.steps() if step.transformation != _core.Mirror.OTHERS)
 
     def keep_module(self, path: str, module: torch.nn.Module) -> None:
         kept = self.tables.displaced.setdefault(path, [])

@@ -142,7 +142,7 @@ def bisect(graph_module: GraphModule, check: Callable[[GraphModule], Optional[bo
     with history.lock:
         history.read(graph_module)
         steps = list(history.steps())
-        if any(step.transformation == "changes by others" for step in steps):
+        if any(step.transformation == _core.Mirror.OTHERS for step in steps):
             raise _core.Error("the graph was changed by others since, which cannot be taken back")
 
         def judge(kept: list[int]) -> Optional[bool]:
