@@ -1,6 +1,7 @@
 """The stubs say what the extension has, and the package and its users pass the type checker."""
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,11 @@ def test_stubs_are_current():
     pytest.importorskip("pybind11_stubgen")
     result = run("python/stubs.py", "--check")
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_stubs_name_every_argument():
+    unnamed = re.findall(r"\barg\d+\b", (ROOT / "python" / "refx" / "_core.pyi").read_text())
+    assert not unnamed, "a binding in python/src lacks py::arg"
 
 
 def test_the_package_is_typed():
