@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import operator
-from typing import Any, Callable, Optional
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.fx.node import _get_qualified_name
@@ -40,7 +41,7 @@ def find(name: str) -> Callable[..., Any]:
     return _importable(name.split("."))
 
 
-def _overload(space: str, op: str, overload: str) -> Optional[Callable[..., Any]]:
+def _overload(space: str, op: str, overload: str) -> Callable[..., Any] | None:
     packet = getattr(getattr(torch.ops, space, None), op, None)
     return getattr(packet, overload, None)
 

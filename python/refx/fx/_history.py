@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from typing import Any, Callable, Iterable, Iterator, Optional
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule
@@ -30,15 +31,15 @@ class History:
         self.mirror = _core.Mirror()
         self.tables = _core.Tables()
         self.renamed: dict[int, str] = {}  # names that torch.fx changed when it unpickled
-        self.graph: Optional[Graph] = None  # whose nodes are in the tables
+        self.graph: Graph | None = None  # whose nodes are in the tables
         self.lock = threading.RLock()
-        self.author: Optional[tuple[str, str]] = None
+        self.author: tuple[str, str] | None = None
         self._saved_names: list[str] = []
 
     # ---- where it hangs ------------------------------------------------------------------------
 
     @staticmethod
-    def find(graph_module: GraphModule) -> Optional[History]:
+    def find(graph_module: GraphModule) -> History | None:
         """The GraphModule's history, if it has one."""
         history = graph_module.__dict__.get(_ATTRIBUTE)
         if history is None:
@@ -80,7 +81,7 @@ class History:
 
     # ---- what it does --------------------------------------------------------------------------
 
-    def read(self, graph_module: GraphModule, author: Optional[tuple[str, str]] = None) -> Optional[int]:
+    def read(self, graph_module: GraphModule, author: tuple[str, str] | None = None) -> int | None:
         """Takes note of what others did to the GraphModule."""
         if self.graph is None:
             if self._saved_names:

@@ -3,8 +3,8 @@
 The library's list is the only one: what is registered there is here, under the same name in CamelCase.
 """
 
-from . import _builtin
 from .. import _core
+from . import _builtin
 
 
 def _class_name(name: str) -> str:

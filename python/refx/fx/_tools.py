@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Callable, Optional, Union
+from collections.abc import Callable
 
 from torch.fx import GraphModule, Node
 
@@ -91,7 +91,7 @@ def log(graph_module: GraphModule) -> list[Step]:
         return list(history.by_refx())
 
 
-def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None, *,
+def reverse(graph_module: GraphModule, what: None | int | str | Step = None, *,
             dependents: str = "reapply", discard_changes: bool = False,
             lint_and_recompile: bool = True) -> GraphModule:
     """Takes steps back.
@@ -124,8 +124,8 @@ def reverse(graph_module: GraphModule, what: Union[None, int, str, Step] = None,
     return finish(graph_module, lint_and_recompile)
 
 
-def bisect(graph_module: GraphModule, check: Callable[[GraphModule], Optional[bool]], *,
-           progress: Optional[Progress] = None) -> Bisection:
+def bisect(graph_module: GraphModule, check: Callable[[GraphModule], bool | None], *,
+           progress: Progress | None = None) -> Bisection:
     """The smallest sets of steps that make a check fail.
 
     Args:
@@ -145,7 +145,7 @@ def bisect(graph_module: GraphModule, check: Callable[[GraphModule], Optional[bo
         if any(step.transformation == _core.Mirror.OTHERS for step in steps):
             raise _core.Error("the graph was changed by others since, which cannot be taken back")
 
-        def judge(kept: list[int]) -> Optional[bool]:
+        def judge(kept: list[int]) -> bool | None:
             form = copy.deepcopy(graph_module)
             others = [step.id for step in steps if step.id not in set(kept)]
             copied = History.find(form)
