@@ -1,10 +1,15 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "cli/program.h"
+#include "refx/original.h"
+#include "refx/pt2.h"
 #include "refx/registry.h"
+#include "refx/reverse.h"
 
 namespace refx::testing {
 namespace {
@@ -254,7 +259,7 @@ TEST_F(Files, LogAsJson) {
   const Result result = run("log fast.pt2 --json");
   check_json(result.out);
   EXPECT_EQ(result.out, R"([
-  {"id": 1, "transformation": "merge-linears", "site": "attention.{query,key,value}", "nodes": ["p_attention_query_key_value_merged_weight", "p_attention_query_key_value_merged_bias", "linear_6", "linear", "linear_1", "linear_2"], "parameters": {}, "bytes": 3264},
+  {"id": 1, "transformation": "merge-linears", "site": "attention.{query,key,value}", "nodes": ["p_attention.query-key-value-merged.weight", "p_attention_query_key_value_merged_bias", "linear_6", "linear", "linear_1", "linear_2"], "parameters": {}, "bytes": 3264},
   {"id": 2, "transformation": "change-true-div-to-mul-by-inverse", "site": "attention.div", "nodes": ["div"], "parameters": {}, "bytes": 0}
 ]
 )");
@@ -291,6 +296,22 @@ TEST_F(Files, ReverseAllGivesTheOriginalFile) {
 no steps left: this is the original file, byte for byte
 )");
   EXPECT_TRUE(bytes("back.pt2") == bytes("small.pt2"));
+}
+
+TEST_F(Files, WhatWasTrainedIsNotTheOriginal) {
+  apply_all();
+  const auto reversed = [&](bool train) {
+    Model model = load((folder_ / "work" / "fast.pt2").string());
+    EXPECT_FALSE(is_original(model));
+    at::Tensor weight(
+        model.state().tensor(model.state().find("attention.query-key-value-merged.weight")));
+    const at::NoGradGuard no_grad;
+    if (train) weight.add_(1);
+    reverse_all(model);
+    return model;
+  };
+  EXPECT_TRUE(is_original(reversed(false)));
+  EXPECT_FALSE(is_original(reversed(true)));
 }
 
 TEST_F(Files, ReverseOneStepByAnyOfItsNames) {

@@ -186,14 +186,31 @@ TEST(Bench, RefusesWhatCannotBe) {
     change(options);
     return error_of([&] { bench(model, options); });
   };
-  EXPECT_EQ(error([](BenchOptions& o) { o.measure.device = "tpu"; }), "'tpu' is not a device: cpu, cuda, cuda:1");
+  EXPECT_EQ(error([](BenchOptions& o) { o.measure.device = "tpu"; }),
+            "'tpu' is not a device: cpu, cuda, cuda:1");
   EXPECT_EQ(error([](BenchOptions& o) { o.cuda_graph = true; }),
             "a CPU has no graphs to capture; choose another device");
   EXPECT_EQ(error([](BenchOptions& o) { o.measure.batch = 3; }),
             "no input has a dynamic first dimension to be the batch: export the model with "
             "dynamic_shapes, or give inputs of that size");
-  EXPECT_EQ(error([](BenchOptions& o) { o.measure.inputs = {{at::ones({64, 64})}, "mine"}, o.measure.batch = 3; }),
+  EXPECT_EQ(error([](BenchOptions& o) {
+              o.measure.inputs = {{at::ones({64, 64})}, "mine"}, o.measure.batch = 3;
+            }),
             "give inputs or the size of a batch, not both");
+}
+
+TEST(Bench, SaysWhatMayHelpInTheWordsOfAFace) {
+  Benchmark b;
+  EXPECT_TRUE(b.told(to_string).empty());
+  b.notes = {"runs vary"};
+  b.advice = {Hint::one_thread, Hint::more_seconds};
+  EXPECT_EQ(b.told(to_string),
+            (std::vector<std::string>{"runs vary", "what may help: one thread, more seconds"}));
+  const Phrase words = [](Hint hint) { return "<" + to_string(hint) + ">"; };
+  EXPECT_NE(to_text(b, words).find("note: what may help: <one thread>, <more seconds>\n"),
+            std::string::npos);
+  EXPECT_NE(to_json(b, words).find("\"what may help: <one thread>, <more seconds>\""),
+            std::string::npos);
 }
 
 TEST(Bench, BatchSizesTheDynamicDimension) {

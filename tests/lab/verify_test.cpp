@@ -8,8 +8,8 @@
 
 #include "io/fake_source.h"
 #include "kit.h"
-#include "lab/verify/in_double.h"
 #include "lab/run/private_state.h"
+#include "lab/verify/in_double.h"
 
 namespace refx {
 namespace {
@@ -31,6 +31,26 @@ graph():
     %k : f32[4, 8] [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_k_weight, %p_k_bias), kwargs = {})
     %div : f32[4, 8] [num_users=1] = call_function[target=aten.div.Tensor](args = (%q, 3.0), kwargs = {})
     return (div, k))";
+
+constexpr const char* kDynamic = R"(graph():
+    %x : f32[s0{2}, 4] [num_users=1] = placeholder[target=x]
+    %y : f32[s0{2}, 4] [num_users=1] = call_function[target=aten.div.Tensor](args = (%x, 3.0), kwargs = {})
+    return y)";
+
+TEST(Verify, RunsOnWhatItIsTold) {
+  Model model = parse_filled(kDynamic);
+  find_transformation("change-true-div-to-mul-by-inverse")(model);
+  const Verification batch = verify(model, {.measure = {.batch = 7}});
+  ASSERT_EQ(batch.sets.size(), 1u);
+  EXPECT_EQ(batch.sets[0].origin, "generated with seed 0, batch 7");
+  EXPECT_EQ(batch.sets[0].outputs[0].type, "f32[7, 4]");
+
+  const Inputs two{{at::rand({2, 4})}, "two"}, three{{at::rand({3, 4})}, "three"};
+  const Verification more = verify(model, {.measure = {.inputs = two}, .more_inputs = {three}});
+  ASSERT_EQ(more.sets.size(), 2u);
+  EXPECT_EQ(more.sets[0].origin, "two");
+  EXPECT_EQ(more.sets[1].origin, "three");
+}
 
 Model rewritten() {
   Model model = parse_filled(kAttention);
@@ -365,7 +385,8 @@ TEST(Verify, ASmallRowDoesNotHideBehindALargeOne) {
   // Of the large numbers it is less than a rounding.
   EXPECT_LT(0.001, 16 * 0x1p-24 * result.sets[0].outputs[0].scale);
   EXPECT_NE(result.reason().find("row 1 of 2"), std::string::npos) << result.reason();
-  EXPECT_EQ(verify(wrong, {.against = &right, .measure = {.inputs = inputs}}).answer(), Answer::fail);
+  EXPECT_EQ(verify(wrong, {.against = &right, .measure = {.inputs = inputs}}).answer(),
+            Answer::fail);
 }
 
 // The expert is chosen by the larger of two numbers that differ by less than rounding does.

@@ -51,6 +51,18 @@ def test_bench_takes_inputs_and_batches(model):
         model.bench(batch=99, **QUICK)
 
 
+def test_what_would_help_is_said_in_arguments(model):
+    with pytest.raises(refx.Error, match="^a CPU has no graphs to capture; choose a device: device='cuda'$"):
+        model.bench(cuda_graph=True, **QUICK)
+    with pytest.raises(refx.Error, match=r"^there is no transformation 'xyzzy'; help\(refx.fx\) shows them$"):
+        model.apply("xyzzy")
+
+
+def test_an_option_of_another_type_is_a_type_error(model):
+    with pytest.raises(TypeError, match="threads: this cannot be 'many'"):
+        model.bench(threads="many")
+
+
 def test_a_bar_of_tqdm_can_show_progress(model):
     class Bar:
         total = n = None
