@@ -16,6 +16,7 @@ def extension() -> str:
         subprocess.run([sys.executable, "-m", "pybind11_stubgen", "refx._core", "-o", folder,
                         "--exit-code"], check=True, capture_output=True)
         text = (pathlib.Path(folder) / "refx" / "_core.pyi").read_text()
+    text = text.replace("**kwargs)", "**kwargs: typing.Any)")
     # The errors call themselves refx's, so that users see that name; they are defined here.
     for name, base in (("Error", "ValueError"), ("InternalError", "RuntimeError")):
         text = text.replace(f"from refx import {name}\n", "")
