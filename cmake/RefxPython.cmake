@@ -15,25 +15,22 @@ endif()
 # The engine under refx.fx: see docs/fx.md.
 file(GLOB engine_sources CONFIGURE_DEPENDS python/engine/*.cpp)
 add_library(refx_fx_engine STATIC ${engine_sources})
-target_include_directories(refx_fx_engine PUBLIC python PRIVATE src)
+target_include_directories(refx_fx_engine PUBLIC python)
 target_include_directories(refx_fx_engine SYSTEM PUBLIC ${Python_INCLUDE_DIRS})
 target_link_libraries(
-  refx_fx_engine PUBLIC refx PRIVATE refx_fmt PUBLIC ${LibTorch_HOME}/lib/libtorch_python.so)
+  refx_fx_engine PUBLIC refx refx_util ${LibTorch_HOME}/lib/libtorch_python.so)
 target_precompile_headers(refx_fx_engine PRIVATE <torch/csrc/utils/pybind.h>)
-set_target_properties(
-  refx_fx_engine PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)
 
 file(GLOB python_sources CONFIGURE_DEPENDS python/src/*.cpp)
 add_library(refx_python MODULE ${python_sources})
-target_include_directories(refx_python PRIVATE src python/src)
-target_link_libraries(refx_python PRIVATE refx_fx_engine refx_fmt)
+target_include_directories(refx_python PRIVATE python/src)
+target_link_libraries(refx_python PRIVATE refx_fx_engine)
 target_compile_definitions(
   refx_python PRIVATE REFX_VERSION="${PROJECT_VERSION}" REFX_TORCH_VERSION="${LibTorch_VERSION}")
 target_precompile_headers(refx_python PRIVATE <torch/csrc/utils/pybind.h>)
 set_target_properties(
   refx_python
   PROPERTIES PREFIX "" OUTPUT_NAME _core SUFFIX .${Python_SOABI}.so
-             CXX_VISIBILITY_PRESET hidden
              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/python/refx)
 
 # Read before the extension is loaded, which another torch would not let happen.

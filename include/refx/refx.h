@@ -12,6 +12,7 @@
 #include "refx/hint.h"
 #include "refx/inputs.h"
 #include "refx/measure.h"
+#include "refx/layers.h"
 #include "refx/model.h"
 #include "refx/original.h"
 #include "refx/pt2.h"

@@ -21,6 +21,10 @@ struct REFX_API StateEntry {
   at::TensorBase tensor;
 };
 
+// To be called before the values of a tensor of a loaded model are read: they are checked, or
+// provided, only then. Throws Error if they are damaged.
+REFX_API void require_content(const at::TensorBase& tensor);
+
 // The named tensors, in order. Entries whose tensors share a storage are tied.
 class REFX_API State : public Table<StateEntry> {
  public:

@@ -7,7 +7,7 @@
 #include "engine/convert.h"
 #include "engine/mirror.h"
 #include "engine/survey.h"
-#include "ir/id_set.h"
+#include "refx/id_set.h"
 
 namespace refx::fx {
 

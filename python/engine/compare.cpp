@@ -9,7 +9,7 @@
 
 #include "engine/paths.h"
 #include "engine/values.h"
-#include "ir/id_set.h"
+#include "refx/id_set.h"
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/validate.h"

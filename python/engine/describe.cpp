@@ -8,20 +8,18 @@
 #include <unordered_map>
 
 #include "engine/mirror.h"
+#include "refx/layers.h"
 
 namespace refx::fx {
 
 namespace {
 
-// What transformations look for: here a derived class is worth a reason.
-constexpr std::array<std::string_view, 5> kRewritten = {"Linear", "Conv2d", "ConvTranspose2d",
-                                                        "BatchNorm1d", "BatchNorm2d"};
-
 struct Class {
   std::string type;
   std::string custom;
   std::vector<PyObject*> constants;  // attributes that are hyper-parameters
-  bool rewritten = false;
+  bool rewritten = false;            // transformations look for it: a derived class is worth a reason
+  std::vector<std::string> tensors;  // that such a layer has
 };
 
 std::string text(py::handle value) { return py::str(value).cast<std::string>(); }
@@ -34,17 +32,11 @@ std::string torch_name(py::handle type) {
   return "torch.nn." + text(name);
 }
 
-bool is_rewritten(std::string_view torch_type) {
-  constexpr std::string_view kPrefix = "torch.nn.";
-  return torch_type.starts_with(kPrefix) &&
-         std::find(kRewritten.begin(), kRewritten.end(), torch_type.substr(kPrefix.size())) !=
-             kRewritten.end();
-}
-
 Class read_class(py::handle type) {
   Class info;
   info.type = torch_name(type);
-  info.rewritten = is_rewritten(info.type);
+  info.rewritten = is_rewritten_layer(info.type);
+  info.tensors = layer_tensors(info.type);
   if (!info.type.empty()) {
     if (py::hasattr(type, "__constants__"))
       for (py::handle name : type.attr("__constants__")) {
@@ -57,7 +49,7 @@ Class read_class(py::handle type) {
   info.type = text(type.attr("__module__")) + "." + text(type.attr("__qualname__"));
   info.custom = "is a " + text(type.attr("__name__"));
   for (py::handle base : type.attr("__mro__"))
-    if (const std::string name = torch_name(base); is_rewritten(name)) {
+    if (const std::string name = torch_name(base); is_rewritten_layer(name)) {
       info.type = name;
       info.custom += ", a class derived from " + name;
       break;
@@ -118,7 +110,7 @@ std::string why_tensor_is_custom(PyObject* name, PyObject* tensor) {
   return "";
 }
 
-std::string why_custom(const py::dict& attributes, bool rewritten) {
+std::string why_custom(const py::dict& attributes, const Class& info) {
   for (PyObject* name : hook_names())
     if (PyObject* hooks = member(attributes, name); hooks && size_of(hooks) > 0) return "has hooks";
   static PyObject* forward = PyUnicode_InternFromString("forward");
@@ -126,14 +118,13 @@ std::string why_custom(const py::dict& attributes, bool rewritten) {
   const Fx& fx = Fx::get();
   if (PyObject* children = table(attributes, fx.modules); children && PyDict_GET_SIZE(children) > 0)
     return "has modules inside it";
-  if (!rewritten) return "";
+  if (!info.rewritten) return "";
   for (PyObject* tensors : {table(attributes, fx.parameters), table(attributes, fx.buffers)}) {
     if (!tensors) continue;
     PyObject *name = nullptr, *tensor = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(tensors, &at, &name, &tensor);) {
       const std::string key = to_string(name);
-      if (key != "weight" && key != "bias" && key != "running_mean" && key != "running_var" &&
-          key != "num_batches_tracked")
+      if (std::find(info.tensors.begin(), info.tensors.end(), key) == info.tensors.end())
         return "has a tensor '" + key + "' of its own";
       if (std::string why = why_tensor_is_custom(name, tensor); !why.empty()) return why;
     }
@@ -150,7 +141,7 @@ Module describe(Tables& tables, const std::string& path, py::handle object) {
   Module module{.name = path, .type = info.type, .parameters = {}, .custom = info.custom};
   PyObject* training = member(attributes, Fx::get().training);
   module.training = training == Py_True;
-  if (module.custom.empty()) module.custom = why_custom(attributes, info.rewritten);
+  if (module.custom.empty()) module.custom = why_custom(attributes, info);
   module.parameters.reserve(info.constants.size() + 1);
   for (PyObject* name : info.constants)
     if (PyObject* value = member(attributes, name))

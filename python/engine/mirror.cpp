@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/id_set.h"
+#include "refx/id_set.h"
 #include "refx/error.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"

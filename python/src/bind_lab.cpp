@@ -181,25 +181,15 @@ Result bisect_steps(const Model& model, const py::object& judge, const py::objec
 }
 
 void bind_lab(py::class_<Model>& model) {
-  model
-      .def("verify", &verify, py::arg("against"), py::arg("inputs"), py::arg("per_step"),
-           py::arg("power"), py::arg("tolerance"), py::arg("threads"), py::arg("seed"),
-           py::arg("progress"))
-      .def("bench", &bench, py::arg("against"), py::arg("inputs"), py::arg("batch"),
-           py::arg("threads"), py::arg("device"), py::arg("cuda_graph"), py::arg("per_step"),
-           py::arg("rounds"), py::arg("seconds"), py::arg("seed"), py::arg("progress"))
-      .def("tune", &tune, py::arg("transformations"), py::arg("inputs"), py::arg("batch"),
-           py::arg("threads"), py::arg("device"), py::arg("seconds"), py::arg("seed"),
-           py::arg("record"), py::arg("known"), py::arg("progress"))
+  model.def("verify", &verify, py::arg("against"))
+      .def("bench", &bench, py::arg("against"))
+      .def("tune", &tune, py::arg("transformations"))
       .def("bisect", &bisect, py::arg("judge"), py::arg("journal"), py::arg("key"),
            py::arg("progress"))
-      .def("bisect_within", &bisect_within, py::arg("tolerance"), py::arg("inputs"),
-           py::arg("seed"), py::arg("journal"), py::arg("progress"))
+      .def("bisect_within", &bisect_within, py::arg("tolerance"), py::arg("journal"))
       .def("bisect_by_command", &bisect_by_command, py::arg("command"), py::arg("journal"),
            py::arg("progress"))
-      .def("report", &page, py::arg("title"), py::arg("verify"), py::arg("bench"),
-           py::arg("per_step"), py::arg("inputs"), py::arg("threads"), py::arg("seconds"),
-           py::arg("seed"), py::arg("progress"));
+      .def("report", &page);
 }
 
 }  // namespace refx::python

@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "bind.h"
-#include "ir/content.h"
 #include "refx/diff.h"
 #include "refx/error.h"
 #include "refx/inputs.h"

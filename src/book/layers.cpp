@@ -3,6 +3,7 @@
 #include <map>
 
 #include "book/target.h"
+#include "refx/layers.h"
 
 namespace refx::book {
 
@@ -147,10 +148,37 @@ const Layer* find_layer(std::string_view type) {
   return it == layers().end() ? nullptr : &it->second;
 }
 
-std::vector<std::string> layer_types() {
+namespace {
+
+std::vector<std::string> types() {
   std::vector<std::string> types;
   for (const auto& [type, layer] : layers()) types.push_back(type);
   return types;
 }
 
+}  // namespace
+
 }  // namespace refx::book
+
+namespace refx {
+
+std::vector<std::string> layer_types() { return book::types(); }
+
+std::vector<std::string> layer_tensors(std::string_view type) {
+  std::vector<std::string> tensors;
+  const book::Layer* layer = book::find_layer(type);
+  if (!layer) return tensors;
+  for (const auto& actual : layer->operation.actuals) {
+    if (actual.kind != book::Operation::Actual::Kind::tensor) continue;
+    tensors.push_back(actual.name);
+    if (actual.name == "running_var") tensors.emplace_back("num_batches_tracked");
+  }
+  return tensors;
+}
+
+bool is_rewritten_layer(std::string_view type) {
+  const book::Layer* layer = book::find_layer(type);
+  return layer && layer->rewritten;
+}
+
+}  // namespace refx

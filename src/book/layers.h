@@ -22,7 +22,4 @@ struct Layer {
 // By type, also by where torch keeps it ("torch.nn.modules.linear.Linear"); null if there is none.
 const Layer* find_layer(std::string_view type);
 
-// Every type, sorted.
-std::vector<std::string> layer_types();
-
 }  // namespace refx::book

@@ -9,6 +9,7 @@
 #include "exec/lowering.h"
 #include "exec/resize.h"
 #include "refx/error.h"
+#include "refx/layers.h"
 #include "util/did_you_mean.h"
 
 namespace refx::exec {
@@ -193,7 +194,7 @@ Operand lower_layer(Compiler& out, const Module& module, const std::vector<Opera
   const book::Layer* layer = book::find_layer(module.type);
   if (!layer) {
     throw Error("the executor does not know module type '" + module.type + "'" +
-                did_you_mean(module.type, book::layer_types()) +
+                did_you_mean(module.type, layer_types()) +
                 "; trace into it, or export the model with torch.export");
   }
   LayerCall call{*layer, out, module, bind_signature(layer->inputs, args, kwargs)};

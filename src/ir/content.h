@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "refx/error.h"
+#include "refx/state.h"
 
 namespace refx {
 
@@ -38,9 +39,6 @@ class Content {
 c10::Storage storage_of(std::shared_ptr<Content> content);
 // The content behind a tensor's storage; null if that is ordinary memory.
 Content* content_of(const at::TensorBase& tensor);
-
-// To be called before a tensor's values are read.
-void require_content(const at::TensorBase& tensor);
 
 // Of the values, whatever the strides.
 std::array<std::uint64_t, 2> content_hash(const at::TensorBase& tensor);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "util/glob.h"
-#include "ir/id_set.h"
+#include "refx/id_set.h"
 #include "refx/error.h"
 #include "refx/text.h"
 #include "transforms/apply.h"

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "book/layers.h"
+#include "refx/layers.h"
 #include "exec/same.h"
 
 namespace refx::testing {
@@ -279,7 +279,7 @@ TEST(Layers, EveryKnownOneIsAmongTheCases) {
   std::set<std::string> types;
   for (const Group& group : kGroups)
     for (const Case& one : cases_of(group)) types.insert("torch.nn." + one.type);
-  const auto& known = book::layer_types();
+  const auto& known = layer_types();
   EXPECT_EQ(types, std::set<std::string>(known.begin(), known.end()));
 }
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <typeindex>
 
-#include "book/layers.h"
+#include "refx/layers.h"
 #include "kit.h"
 #include "refx/validate.h"
 
@@ -176,7 +176,7 @@ TEST(FromModule, EveryLayerRunsBitForBitAsInTorch) {
     }
   }
   // What the executor can run, less what C++ torch::nn does not have or what takes two tensors.
-  for (const std::string& type : book::layer_types()) {
+  for (const std::string& type : layer_types()) {
     static const std::set<std::string> kOthers = {
         "torch.nn.Bilinear",  "torch.nn.Dropout1d", "torch.nn.Hardsigmoid",
         "torch.nn.Hardswish", "torch.nn.RMSNorm",   "torch.nn.UpsamplingNearest2d"};

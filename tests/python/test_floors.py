@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # Faces see what is public, their own headers, and the helpers that belong to nobody.
-FACES = {"cli": {"util"}, "examples": set()}
+FACES = {"cli": {"util"}, "python": {"util"}, "examples": set()}
 
 
 def floors():
