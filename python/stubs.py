@@ -1,4 +1,4 @@
-"""Writes what type checkers cannot see: the stubs of the extension, and of the classes made from it.
+"""Writes what type checkers cannot see: the stubs of the extension.
 
     PYTHONPATH=build/python python python/stubs.py [--check]
 """
@@ -24,21 +24,10 @@ def extension() -> str:
     return text
 
 
-def transformations() -> str:
-    from refx.fx import _library
-
-    text = f"from ._builtin import BuiltIn\n\n__all__ = {_library.__all__}\n"
-    for name in _library.__all__:
-        summary = getattr(_library, name).__doc__
-        text += f'\nclass {name}(BuiltIn):\n    """{summary}"""\n'
-    return text
-
-
 if __name__ == "__main__":
     del sys.path[0]  # this folder, which has the package without the extension
-    stubs = {PACKAGE / "_core.pyi": extension(), PACKAGE / "fx" / "_library.pyi": transformations()}
-    for path, text in stubs.items():
-        if "--check" not in sys.argv:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            sys.exit(f"{path.relative_to(PACKAGE.parents[1])} is out of date: run python/stubs.py")
+    path, text = PACKAGE / "_core.pyi", extension()
+    if "--check" not in sys.argv:
+        path.write_text(text)
+    elif path.read_text() != text:
+        sys.exit("python/refx/_core.pyi is out of date: run python/stubs.py")

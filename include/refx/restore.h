@@ -21,7 +21,7 @@ class REFX_API Restorer {
   void reserve(std::size_t size);
   // An empty place before `where` (no id: at the end), and the value that stands in one.
   template <class T>
-  Id<T> add_place(Id<T> where = {});
+  Id<T> add_slot(Id<T> where = {});
   template <class T>
   void put(Id<T> id, std::shared_ptr<const T> value);
 

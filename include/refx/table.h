@@ -71,7 +71,7 @@ class REFX_API Table {
   Id<T> next(Id<T> id) const;      // the live value after it; works for an erased one too
   Id<T> previous(Id<T> id) const;  // likewise
   bool precedes(Id<T> a, Id<T> b) const;
-  std::vector<Id<T>> places() const;  // in order, with the erased values that may return
+  std::vector<Id<T>> slots() const;  // in order, with the erased values that may return
 
   // The value of that name, live or erased but able to return; or no id.
   Id<T> named(std::string_view name) const;

@@ -30,11 +30,11 @@ struct Trial {
   bool remembered = false;  // from a file
 };
 
-// Places that are alike: the same operators, arguments, shapes, dtypes and strides, and the same
+// Sites that are alike: the same operators, arguments, shapes, dtypes and strides, and the same
 // neighbours.
-struct PlaceClass {
+struct SiteClass {
   std::string key;
-  std::vector<std::string> places;  // a site of each
+  std::vector<std::string> sites;
   std::vector<Trial> trials;
   int chosen = -1;  // of the trials; -1: left alone
   std::string why;
@@ -43,7 +43,7 @@ struct PlaceClass {
 struct Tuning {
   std::string inputs, device, machine;
   int threads = 1;
-  std::vector<PlaceClass> classes;
+  std::vector<SiteClass> classes;
   std::vector<std::string> notes;
   bool decided = true;   // false in a process that only measured
   bool changed = false;  // the result differs from the input

@@ -35,15 +35,15 @@ void Mirror::fill(Tables& tables, const Survey& survey) try {
   restorer.reserve<Module>(survey.modules.size());
   restorer.reserve<Node>(survey.nodes.size());
   for (const FoundState& found : survey.states)
-    restorer.put(restorer.add_place<StateEntry>(),
+    restorer.put(restorer.add_slot<StateEntry>(),
                  std::make_shared<const StateEntry>(values.entry_of(found)));
   for (const FoundModule& found : survey.modules)
-    restorer.put(restorer.add_place<Module>(),
+    restorer.put(restorer.add_slot<Module>(),
                  std::make_shared<const Module>(values.module_of(found)));
   for (const FxNode& fx_node : survey.nodes) {
     const py::object meta = attr(fx_node.node, Fx::get().meta);
     Node node = values.node_of(fx_node, meta);
-    const NodeId id = restorer.add_place<Node>();
+    const NodeId id = restorer.add_slot<Node>();
     tables.set_id(fx_node.node, id);
     values.remember(id, fx_node, meta);
     restorer.put(id, std::make_shared<const Node>(std::move(node)));

@@ -21,7 +21,7 @@ concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 template <class T>
 std::unordered_map<Id<T>, std::uint32_t> numbered(const Table<T>& table) {
   std::unordered_map<Id<T>, std::uint32_t> numbers;
-  for (Id<T> id : table.places()) numbers.emplace(id, static_cast<std::uint32_t>(numbers.size()));
+  for (Id<T> id : table.slots()) numbers.emplace(id, static_cast<std::uint32_t>(numbers.size()));
   return numbers;
 }
 
@@ -111,7 +111,7 @@ class BytesWriter {
   }
   template <class T>
   void put(const Table<T>& table) {
-    const auto places = table.places();
+    const auto places = table.slots();
     put(static_cast<std::uint64_t>(places.size()));
     for (Id<T> id : places) put(table.pointer(id));
   }
@@ -335,7 +335,7 @@ void restore_table(Restorer& restorer, BytesReader& in) {
   in.get(values);
   // All places first: a node's arguments refer to them.
   std::vector<Id<T>> ids;
-  for (std::size_t i = 0; i < values.size(); ++i) ids.push_back(restorer.add_place<T>());
+  for (std::size_t i = 0; i < values.size(); ++i) ids.push_back(restorer.add_slot<T>());
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i]) restorer.put(ids[i], std::move(values[i]));
 }
@@ -374,7 +374,7 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
   }
   out.put(next_step);
   out.put(training_);
-  for (StateId id : model_.state().places()) {
+  for (StateId id : model_.state().slots()) {
     const bool known = id.value < snapshots_.size();
     out.put(known ? snapshots_[id.value].dtype : c10::ScalarType::Undefined);
     out.put(known ? snapshots_[id.value].device : c10::Device(c10::kCPU));
@@ -415,7 +415,7 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
   restorer.set_next_step(in.get<std::uint32_t>());
   in.get(mirror.training_);
   mirror.snapshots_.resize(mirror.model_.state().id_limit());
-  for (StateId id : mirror.model_.state().places()) {
+  for (StateId id : mirror.model_.state().slots()) {
     in.get(mirror.snapshots_[id.value].dtype);
     in.get(mirror.snapshots_[id.value].device);
   }

@@ -13,12 +13,12 @@ template void Restorer::reserve<StateEntry>(std::size_t);
 template void Restorer::reserve<Module>(std::size_t);
 
 template <class T>
-Id<T> Restorer::add_place(Id<T> where) {
+Id<T> Restorer::add_slot(Id<T> where) {
   return ModelAccess::insert_slot(model_, where);
 }
-template NodeId Restorer::add_place(NodeId);
-template StateId Restorer::add_place(StateId);
-template ModuleId Restorer::add_place(ModuleId);
+template NodeId Restorer::add_slot(NodeId);
+template StateId Restorer::add_slot(StateId);
+template ModuleId Restorer::add_slot(ModuleId);
 
 template <class T>
 void Restorer::put(Id<T> id, std::shared_ptr<const T> value) {

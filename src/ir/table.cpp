@@ -75,7 +75,7 @@ bool Table<T>::precedes(Id<T> a, Id<T> b) const {
 }
 
 template <class T>
-std::vector<Id<T>> Table<T>::places() const {
+std::vector<Id<T>> Table<T>::slots() const {
   std::vector<Id<T>> ids;
   for (Id<T> id = head_; id; id = slots_[id.value].next) ids.push_back(id);
   return ids;

@@ -137,7 +137,7 @@ class HistoryReader {
       const Id<T> where = before.is_null() ? Id<T>{} : find(ids, text_in(before));
       std::string name = text_in(item.at(0));
       if (ids.count(name)) throw Error(fmt::format("'{}' has two places", name));
-      ids[name] = restorer.add_place(where);
+      ids[name] = restorer.add_slot(where);
     }
   }
 

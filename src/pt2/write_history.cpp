@@ -363,7 +363,7 @@ class HistoryWriter {
   void places(std::string& out, const Table& table, const Table& origin, const Names& names) {
     JsonList list(out, '[', ']');
     std::string before;
-    const auto ids = table.places();
+    const auto ids = table.slots();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
       auto name = names.find(*it);
       if (name == names.end()) continue;  // of a step that was reversed

@@ -46,7 +46,7 @@ BothGraphs::BothGraphs(const Model& original, const Model& current, const NodeNa
     : original_(original), current_(current) {
   collect_rewritten(original, current);
   std::vector<NodeId> ids;
-  for (NodeId id : current.graph().places()) {
+  for (NodeId id : current.graph().slots()) {
     if (!current.graph().find(id) && !original.graph().find(id)) continue;
     if (id.value >= positions_.size()) positions_.resize(id.value + 1, -1);
     positions_[id.value] = static_cast<int>(ids.size());

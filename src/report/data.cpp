@@ -68,7 +68,7 @@ class StepLines {
  public:
   StepLines(const Model& model, const BothGraphs& graphs, const NodeNames& names, Strings& strings)
       : graphs_(graphs), names_(names), strings_(strings) {
-    const std::vector<NodeId> places = model.graph().places();
+    const std::vector<NodeId> places = model.graph().slots();
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (places[i].value >= order_.size()) order_.resize(places[i].value + 1);
       order_[places[i].value] = i;

@@ -18,7 +18,7 @@ std::shared_ptr<const StateEntry> entry(const std::string& name) {
 TEST(Restorer, PutsAValueInAnEmptyPlace) {
   Model model;
   Restorer restorer(model);
-  const StateId place = restorer.add_place<StateEntry>();
+  const StateId place = restorer.add_slot<StateEntry>();
   EXPECT_FALSE(model.state().contains(place));
   const auto value = entry(kName);
   restorer.put(place, value);
@@ -32,7 +32,7 @@ TEST(Restorer, WhatIsPutIsNoEdit) {
   {
     Transaction transaction(model);
     Restorer restorer(model);
-    restorer.put(restorer.add_place<StateEntry>(), entry(kName));
+    restorer.put(restorer.add_slot<StateEntry>(), entry(kName));
     EXPECT_FALSE(transaction.changed());
   }
   EXPECT_TRUE(model.state().find(kName));  // nothing to take back
@@ -41,8 +41,8 @@ TEST(Restorer, WhatIsPutIsNoEdit) {
 TEST(Restorer, PutsOnlyUnderAFreeName) {
   Model model;
   Restorer restorer(model);
-  restorer.put(restorer.add_place<StateEntry>(), entry(kName));
-  const StateId second = restorer.add_place<StateEntry>();
+  restorer.put(restorer.add_slot<StateEntry>(), entry(kName));
+  const StateId second = restorer.add_slot<StateEntry>();
   EXPECT_EQ(error_of([&] { restorer.put(second, entry(kName)); }), "state entry name 'w' is taken");
   EXPECT_FALSE(model.state().contains(second));
 }
@@ -50,7 +50,7 @@ TEST(Restorer, PutsOnlyUnderAFreeName) {
 TEST(Restorer, WhatARecordedStepErasedKeepsItsName) {
   Model model;
   Restorer restorer(model);
-  const StateId erased = restorer.add_place<StateEntry>();
+  const StateId erased = restorer.add_slot<StateEntry>();
   Step step;
   step.id = StepId(1);
   step.edits.push_back(Change<StateEntry>{erased, entry(kName), nullptr});
@@ -67,7 +67,7 @@ TEST(Restorer, WhatARecordedStepErasedKeepsItsName) {
 TEST(Restorer, AnAppliedStepFindsWhatItReplaces) {
   Model model;
   Restorer restorer(model);
-  const StateId place = restorer.add_place<StateEntry>();
+  const StateId place = restorer.add_slot<StateEntry>();
   const auto before = entry(kName), after = entry(kName);
   restorer.put(place, before);
   Step step;

@@ -59,7 +59,7 @@ class Simulated : public Clock {
   }
   double now() override { return now_; }
 
-  Fresh runs(double cost) {
+  MakeRunner runs(double cost) {
     return [this, cost] {
       const double luck = std::exp(0.01 * normal_(random_));
       return [this, cost, luck] { cost_ = cost * luck; };

@@ -96,9 +96,9 @@ TEST(Tune, KeepsWhatPaysAndNotWhatLoses) {
   EXPECT_EQ(live(model), Names{"shortcut a"}) << to_text(t);
   EXPECT_EQ(t.proof.speed, Speed::faster);
   ASSERT_EQ(t.classes.size(), 2u);
-  EXPECT_EQ(t.classes[0].places, Names{"a"});
+  EXPECT_EQ(t.classes[0].sites, Names{"a"});
   EXPECT_EQ(t.classes[0].why, "kept: shortcut pays");
-  EXPECT_EQ(t.classes[1].places, Names{"b"});
+  EXPECT_EQ(t.classes[1].sites, Names{"b"});
   EXPECT_EQ(t.classes[1].trials.at(0).speed, Speed::slower);
   EXPECT_EQ(t.classes[1].why, "left: nothing that was tried is faster");
 }
@@ -229,7 +229,7 @@ TEST(Tune, SearchesWaysThatCompete) {
   options.measure.seconds = 0.05;
   const Tuning t = tune(model, options);
   ASSERT_EQ(t.classes.size(), 1u);
-  EXPECT_EQ(t.classes[0].places, (Names{"0.{q,k}", "1.{q,k}"}));
+  EXPECT_EQ(t.classes[0].sites, (Names{"0.{q,k}", "1.{q,k}"}));
   std::vector<Names> tried;
   for (const Trial& trial : t.classes[0].trials) tried.push_back(trial.moves);
   EXPECT_EQ(tried, (std::vector<Names>{{"merge-linears"},
@@ -277,7 +277,7 @@ TEST_F(TuneFiles, WhatIsKnownIsNotMeasuredAgainButTheResultIsProven) {
   const Tuning t = tune(other, options);
   EXPECT_FALSE(t.changed) << to_text(t);
   EXPECT_EQ(snapshot(other), before);
-  for (const PlaceClass& c : t.classes)
+  for (const SiteClass& c : t.classes)
     for (const Trial& trial : c.trials) EXPECT_TRUE(trial.remembered);
   EXPECT_NE(t.classes[1].why.find("left: with it alone the whole model is slower"), std::string::npos)
       << t.classes[1].why;
@@ -301,7 +301,7 @@ TEST_F(TuneFiles, PartsAddUpToTheWhole) {
   options.known = {path("0.jsonl"), path("1.jsonl")};
   const Tuning t = tune(model, options);
   EXPECT_EQ(live(model), Names{"shortcut a"});
-  for (const PlaceClass& c : t.classes)
+  for (const SiteClass& c : t.classes)
     for (const Trial& trial : c.trials) EXPECT_TRUE(trial.remembered);
 }
 
@@ -313,7 +313,7 @@ TEST_F(TuneFiles, TrialsOfAnotherSettingDoNotCount) {
   options = quick();
   options.measure.threads = 2;
   options.known = {path("one.jsonl")};
-  for (const PlaceClass& c : tune(model, options).classes)
+  for (const SiteClass& c : tune(model, options).classes)
     for (const Trial& trial : c.trials) EXPECT_FALSE(trial.remembered);
 }
 

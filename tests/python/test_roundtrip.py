@@ -18,7 +18,7 @@ from models import BIAS, CONV, DIV, MERGE, NORM, TRANSFORMATIONS
 # ---- every model, every transformation that has a site in it, and all of them -----------------
 
 
-class Truth:
+class Reference:
     """What a model computes on each of its inputs, as exported and exactly."""
 
     def __init__(self, name, path):
@@ -35,12 +35,12 @@ class Truth:
 
 
 @functools.lru_cache(maxsize=8)
-def truth(name, path):
-    return Truth(name, path)
+def reference(name, path):
+    return Reference(name, path)
 
 
-def truth_of(made):
-    return truth(made.name, made.original)
+def reference_of(made):
+    return reference(made.name, made.original)
 
 
 def bits(tensor):
@@ -84,7 +84,7 @@ def check_state(program, original, touched):
 
 def check_file(made, path, *transformations):
     program = load(path)
-    t = truth_of(made)
+    t = reference_of(made)
     what = ", ".join(transformations)
     sites = made.result("inspect").json()["sites"]
     touched = {m for s in sites if s["transformation"] in transformations for m in modules(s["site"])}
@@ -105,7 +105,7 @@ def test_all_transformations_keep_the_results(made):
 
 
 def test_torch_can_work_on_with_the_file(made):
-    t = truth_of(made)
+    t = reference_of(made)
     program = load(made.file("all"))
     args, kwargs = copy.deepcopy(t.inputs[0])
     torch.manual_seed(0)
@@ -174,10 +174,10 @@ def test_running_gives_what_torch_gives(made):
         pytest.skip("not to be run without Python")
     made.result("run")
     got = plain(torch.load(made.folder / "outputs.pt", weights_only=True))
-    truth = truth_of(made)
-    expected = plain(truth.original[0][0])
+    reference = reference_of(made)
+    expected = plain(reference.original[0][0])
     # Random numbers in fp64 are others.
-    exact = expected if made.entry.random else plain(truth.exact[0][0])
+    exact = expected if made.entry.random else plain(reference.exact[0][0])
     a, spec = torch.utils._pytree.tree_flatten(got)
     b, expected_spec = torch.utils._pytree.tree_flatten(expected)
     assert spec == expected_spec
@@ -192,7 +192,7 @@ def test_running_gives_what_torch_gives(made):
 
 
 def check_program(name, original, path, what):
-    truth(name, original).check(load(path), what)
+    reference(name, original).check(load(path), what)
 
 
 def test_log_lists_the_steps(refx, exported, tmp_path):

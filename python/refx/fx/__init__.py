@@ -13,6 +13,8 @@ The names, arguments and meaning of ``optimum.fx.optimization``: change the impo
 were taken, ``reverse`` takes back some of them, ``bisect`` finds those that break something.
 """
 
+from typing import TYPE_CHECKING
+
 from .._step import Step
 from . import _library
 from ._base import NothingReversed, ReversibleTransformation, Transformation
@@ -36,3 +38,9 @@ __all__ = [
     "reverse",
 ]
 __all__ += _library.__all__
+
+if TYPE_CHECKING:
+    from ._builtin import BuiltIn
+
+    def __getattr__(name: str) -> type[BuiltIn]:  # one for every transformation of the library
+        ...

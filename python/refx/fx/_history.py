@@ -232,7 +232,7 @@ class History:
         erased: dict[int, tuple[str, dict[str, Any], Any]] = {}
         names = []
         live = set(self.mirror.live())
-        for place, number in enumerate(self.mirror.places()):
+        for place, number in enumerate(self.mirror.slots()):
             node = tables.node(number)
             if number in live:
                 names.append(node.name if node is not None else "")

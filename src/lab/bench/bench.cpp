@@ -44,7 +44,7 @@ class Bench {
     const double load = load_per_core();
     const Model other = options_.against ? *options_.against : original_of(model_);
     if (options_.against) check_inputs_fit(other, inputs_, result_.before);
-    const Fresh after = fresh(model_);
+    const MakeRunner after = fresh(model_);
     result_.contest = measure("the whole model", fresh(other), after, options_.measure.seconds);
     if (options_.per_step) measure_steps(after);
     advise(load);
@@ -66,12 +66,12 @@ class Bench {
     total_ = 1 + (options_.per_step ? model_.history().size() : 0);
   }
 
-  Fresh fresh(const Model& model) const {
+  MakeRunner fresh(const Model& model) const {
     return runs_of(on_device(model, device_), inputs_,
                    options_.cuda_graph ? std::optional(device_) : std::nullopt);
   }
 
-  Contest measure(const std::string& what, const Fresh& before, const Fresh& after,
+  Contest measure(const std::string& what, const MakeRunner& before, const MakeRunner& after,
                   double seconds) {
     const auto progress = [&](double part) {
       if (const OnProgress& tell = options_.measure.progress)
@@ -87,7 +87,7 @@ class Bench {
     return result;
   }
 
-  void measure_steps(const Fresh& as_it_is) {
+  void measure_steps(const MakeRunner& as_it_is) {
     for (const Step& step : model_.history()) {
       Model without = model_;
       reverse(without, step.id, {.discard_changes = true});

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxKept = 100'000;
 // One of the two, in all rounds.
 class Side {
  public:
-  Side(const Fresh& fresh, Clock& clock) : fresh_(fresh), clock_(clock) {}
+  Side(const MakeRunner& fresh, Clock& clock) : fresh_(fresh), clock_(clock) {}
 
   // A runner in fresh memory, warmed up.
   void renew() {
@@ -56,7 +56,7 @@ class Side {
   }
 
  private:
-  const Fresh& fresh_;
+  const MakeRunner& fresh_;
   Clock& clock_;
   Runner runner_;
   double once_ = 0;
@@ -67,7 +67,7 @@ class Side {
 
 class Match {
  public:
-  Match(const Fresh& before, const Fresh& after, Clock& clock, const ContestOptions& options)
+  Match(const MakeRunner& before, const MakeRunner& after, Clock& clock, const ContestOptions& options)
       : options_(options), clock_(clock), before_(before, clock), after_(after, clock) {}
 
   Contest run() {
@@ -133,7 +133,7 @@ class Match {
 
 }  // namespace
 
-Contest contest(const Fresh& before, const Fresh& after, Clock& clock,
+Contest contest(const MakeRunner& before, const MakeRunner& after, Clock& clock,
                 const ContestOptions& options) {
   return Match(before, after, clock, options).run();
 }

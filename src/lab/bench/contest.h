@@ -11,11 +11,11 @@ namespace refx {
 // Runs one model once, on memory of its own.
 using Runner = std::function<void()>;
 // Makes a runner in fresh memory.
-using Fresh = std::function<Runner()>;
+using MakeRunner = std::function<Runner()>;
 
 // Runs with these inputs, in copies of its own of them and of the state that a run writes; captured
 // on a device and replayed there if one is given.
-Fresh runs_of(const Model& model, std::vector<c10::IValue> inputs,
+MakeRunner runs_of(const Model& model, std::vector<c10::IValue> inputs,
               std::optional<c10::Device> capture_on = {});
 
 struct ContestOptions {
@@ -26,7 +26,7 @@ struct ContestOptions {
 };
 
 // The measurement of bench(): see there.
-Contest contest(const Fresh& before, const Fresh& after, Clock& clock,
+Contest contest(const MakeRunner& before, const MakeRunner& after, Clock& clock,
                 const ContestOptions& options);
 
 }  // namespace refx

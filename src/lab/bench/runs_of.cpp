@@ -6,7 +6,7 @@
 
 namespace refx {
 
-Fresh runs_of(const Model& model, std::vector<c10::IValue> inputs,
+MakeRunner runs_of(const Model& model, std::vector<c10::IValue> inputs,
               std::optional<c10::Device> capture_on) {
   return [form = std::make_shared<const Model>(model), inputs = std::move(inputs), capture_on] {
     const auto executor = std::make_shared<Executor>(with_private_state(*form));

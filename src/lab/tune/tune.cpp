@@ -43,7 +43,7 @@ std::string ratio_of(const Contest& c) {
 struct Class {
   std::vector<const Place*> places;
   std::vector<c10::IValue> values;  // what the first one takes
-  PlaceClass result;
+  SiteClass result;
 
   const Moves* chosen() const {
     return result.chosen < 0 ? nullptr
@@ -126,7 +126,7 @@ class Tuner {
       const auto [it, is_new] = positions.emplace(key, classes_.size());
       if (is_new) classes_.emplace_back();
       classes_[it->second].places.push_back(&place);
-      classes_[it->second].result.places.push_back(place.site);
+      classes_[it->second].result.sites.push_back(place.site);
     }
     take_values(form);
   }
@@ -271,7 +271,7 @@ class Tuner {
     c.result.trials.clear();
     const std::vector<Form> forms = runnable_forms(c);
     if (forms.empty()) return;
-    const Fresh alone = runs_of(forms[0].model, c.values);
+    const MakeRunner alone = runs_of(forms[0].model, c.values);
     for (std::size_t i = 1; i < forms.size(); ++i) {
       const Moves& moves = forms[i].moves;
       progress(fmt::format("{}: {}", c.places[0]->site, text_of(moves)),
@@ -283,7 +283,7 @@ class Tuner {
     }
   }
 
-  Trial tried(const Moves& moves, const Fresh& before, const Fresh& after) {
+  Trial tried(const Moves& moves, const MakeRunner& before, const MakeRunner& after) {
     const Contest c =
         contest(before, after, *clock_,
                 {.rounds = 10,
@@ -297,7 +297,7 @@ class Tuner {
 
   void decide(const Model& start, Model& result) {
     for (Class& c : classes_) choose(c);
-    const Fresh as_given = whole(input_);
+    const MakeRunner as_given = whole(input_);
     Model best = with_chosen(start);
     if (steps_of(best) == steps_of(input_)) return;
     tuning_.proof = prove("the whole model", as_given, whole(best));
@@ -414,7 +414,7 @@ class Tuner {
       if (!c.chosen()) continue;
       const int chosen = std::exchange(c.result.chosen, -1);
       Model without = with_chosen(start);
-      const Contest contest = prove("without " + c.result.places[0], whole(best), whole(without));
+      const Contest contest = prove("without " + c.result.sites[0], whole(best), whole(without));
       if (contest.speed == Speed::faster) {
         c.result.why = fmt::format("left: the whole model is {} without it", ratio_of(contest));
         best = std::move(without);
@@ -426,13 +426,13 @@ class Tuner {
     if (dropped) tuning_.proof = prove("the whole model again", whole(input_), whole(best));
   }
 
-  void one_by_one(const Model& start, const Fresh& as_given) {
+  void one_by_one(const Model& start, const MakeRunner& as_given) {
     const auto chosen =
         std::count_if(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); });
     for (Class& c : classes_) {
       if (!c.chosen()) continue;
       const Contest alone = chosen == 1 ? tuning_.proof
-                                        : prove("only " + c.result.places[0], as_given,
+                                        : prove("only " + c.result.sites[0], as_given,
                                                 whole(with_chosen(start, &c)));
       if (alone.speed == Speed::faster) continue;
       c.result.chosen = -1;
@@ -440,9 +440,9 @@ class Tuner {
     }
   }
 
-  Fresh whole(const Model& model) const { return runs_of(on_device(model, device_), inputs_); }
+  MakeRunner whole(const Model& model) const { return runs_of(on_device(model, device_), inputs_); }
 
-  Contest prove(const std::string& what, const Fresh& before, const Fresh& after) {
+  Contest prove(const std::string& what, const MakeRunner& before, const MakeRunner& after) {
     return contest(before, after, *clock_,
                    {.rounds = 10,
                     .seconds = options_.measure.seconds,

@@ -11,8 +11,8 @@ namespace refx {
 
 namespace {
 
-std::string class_of(const PlaceClass& c) {
-  std::string text = fmt::format("{}\n", fmt::join(c.places, "\n"));
+std::string class_of(const SiteClass& c) {
+  std::string text = fmt::format("{}\n", fmt::join(c.sites, "\n"));
   std::vector<Row> rows;
   for (std::size_t i = 0; i < c.trials.size(); ++i) {
     const Trial& t = c.trials[i];
@@ -29,8 +29,8 @@ std::string class_of(const PlaceClass& c) {
 std::string to_text(const Tuning& t) {
   std::string text;
   std::size_t places = 0;
-  for (const PlaceClass& c : t.classes) places += c.places.size();
-  for (const PlaceClass& c : t.classes) text += class_of(c) + "\n";
+  for (const SiteClass& c : t.classes) places += c.sites.size();
+  for (const SiteClass& c : t.classes) text += class_of(c) + "\n";
   text += fmt::format("{} place{} in {} class{}\n", places, places == 1 ? "" : "s",
                       t.classes.size(), t.classes.size() == 1 ? "" : "es");
   if (!t.decided)
@@ -40,7 +40,7 @@ std::string to_text(const Tuning& t) {
                         t.proof.ratio, t.proof.low, t.proof.high) +
             (t.verdict == Answer::pass ? "the results agree\n" : "");
   else if (std::any_of(t.classes.begin(), t.classes.end(),
-                       [](const PlaceClass& c) { return c.chosen >= 0; }))
+                       [](const SiteClass& c) { return c.chosen >= 0; }))
     text += "the model has its best form already\n";
   else
     text += "nothing pays: the model stays as it was\n";
@@ -59,9 +59,9 @@ std::string to_json(const Tuning& t) {
   };
   json.object(Json::kLines).member("decided", t.decided).member("changed", t.changed);
   json.key("classes").array(Json::kLines);
-  for (const PlaceClass& c : t.classes) {
+  for (const SiteClass& c : t.classes) {
     json.object(Json::kLines).member("key", c.key);
-    texts("places", c.places);
+    texts("places", c.sites);
     json.key("trials").array(Json::kLines);
     for (const Trial& trial : c.trials) {
       json.object();
