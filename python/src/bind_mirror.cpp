@@ -139,7 +139,7 @@ void bind_mirror(py::module_& m) {
              const Graph& graph = self.model().graph();
              return numbers(std::vector<NodeId>(graph.begin(), graph.end()));
            })
-      .def("places", [](const Mirror& self) { return numbers(self.model().graph().slots()); })
+      .def("slots", [](const Mirror& self) { return numbers(self.model().graph().slots()); })
       .def("save",
            [](const Mirror& self) {
              std::vector<at::Tensor> tensors;
