@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "lab/verify/in_double.h"
+#include "oracle.h"
 #include "refx/error.h"
 
 namespace refx::testing {
@@ -93,12 +93,6 @@ Model deep_copy(const Model& model) {
   return with_tensors(model, [](const at::Tensor& tensor) { return tensor.clone(); });
 }
 
-Model in_double(const Model& model) { return deep_copy(refx::in_double(model)); }
-
-std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs) {
-  return refx::in_double(inputs);
-}
-
 std::string content(const Model& model) {
   std::string text = print(model);
   for (StateId id : model.state()) {
@@ -154,10 +148,14 @@ namespace {
 
 double epsilon(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return 1e-11;  // the reference errs as much, and batch norms amplify
-    case at::kHalf: return 1e-3;
-    case at::kBFloat16: return 8e-3;
-    default: return 1.2e-7;
+    case at::kDouble:
+      return 1e-11;  // the reference errs as much, and batch norms amplify
+    case at::kHalf:
+      return 1e-3;
+    case at::kBFloat16:
+      return 8e-3;
+    default:
+      return 1.2e-7;
   }
 }
 
@@ -175,8 +173,7 @@ namespace {
 // In fp64, unless the model looks at the bits of its values, which are others there.
 std::vector<at::Tensor> exact_results(const Model& model, const std::vector<c10::IValue>& inputs) {
   try {
-    Model exact = testing::in_double(model);
-    return tensors_in(exact.forward(testing::in_double(copies(inputs))));
+    return results_in_double(model, inputs);
   } catch (const Error&) {
     Model copy = deep_copy(model);
     return tensors_in(copy.forward(copies(inputs)));

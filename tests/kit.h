@@ -22,10 +22,6 @@ std::vector<c10::IValue> random_inputs(const Model& model, std::uint64_t seed = 
 // A model with tensors of its own: running it cannot change another's buffers.
 Model deep_copy(const Model& model);
 
-// The same model and inputs in fp64: the reference.
-Model in_double(const Model& model);
-std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
-
 // Everything that exact undo must restore: ids, text (names, order, args, types, metadata, marks),
 // and for each tensor its object, bits, strides, storage and requires_grad.
 std::string snapshot(const Model& model);
@@ -50,7 +46,8 @@ Model expect_rewritten(const std::string& transformation, std::string_view befor
 void expect_applies(const std::string& transformation, const Model& model);
 // No site, and a refusal whose reason contains the text; the model stays as it is.
 void expect_refused(const std::string& transformation, const Model& model, std::string_view reason);
-void expect_refused(const std::string& transformation, std::string_view text, std::string_view reason);
+void expect_refused(const std::string& transformation, std::string_view text,
+                    std::string_view reason);
 // Neither a site nor a refusal.
 void expect_no_match(const std::string& transformation, std::string_view text);
 
