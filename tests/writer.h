@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/names.h"
+#include "ops/views.h"
 #include "refx/refx.h"
 
 namespace refx::testing {
