@@ -1,12 +1,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mv.h>
-#include <ATen/ops/quantize_per_tensor.h>
-#include <ATen/ops/rand.h>
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "refx/builder.h"
 #include "transforms/variants.h"
 
 namespace refx::testing {
@@ -347,41 +342,17 @@ TEST(FuseBatchNorm1d, FoldsBehindAFusedBias) {
   }
 }
 
-TEST(FuseBatchNorm1d, FoldsWhatIsReturnedAndWrittenAfterwards) {
-  expect_applies(
-      kName,
-      with(kAten, {{"    return batch_norm",
-                    R"(    %relu_ = call_function[target=aten.relu_.default](args = (%batch_norm,))
-    %zero_ = call_function[target=aten.zero_.default](args = (%x,))
-    return (batch_norm, relu_))"}}));
-}
-
 // ---- refusals ----------------------------------------------------------------------------------
 
 TEST(FuseBatchNorm1d, IgnoresABatchNormOverImages) {
   expect_no_match(kName, with(kModule, {{"torch.nn.BatchNorm1d", "torch.nn.BatchNorm2d"},
                                         {"torch.nn.Linear", "torch.nn.Conv2d"}}));
-  expect_no_match(kName, with(kAten, {{"aten.batch_norm.default", "mylib.batch_norm.default"}}));
 }
 
-TEST(FuseBatchNorm1d, RefusesTrainingMode) {
+TEST(FuseBatchNorm1d, RefusesTrainingModeBeforeALinear) {
   const std::string reason = "the batch norm is in training mode";
-  expect_refused(kName, with(kModule, {{"eps=0.001)", "eps=0.001) training=True"}}), reason);
   expect_refused(kName, with(kModuleFirst, {{"eps=0.001)", "eps=0.001) training=True"}}), reason);
-  expect_refused(kName, with(kAten, {{"False, 0.1", "True, 0.1"}}), reason);
   expect_refused(kName, with(kFunctional, {{"False, 0.1", "True, 0.1"}}), reason);
-}
-
-TEST(FuseBatchNorm1d, RefusesANormWithoutRunningStatistics) {
-  const std::string reason = "the batch norm has no running statistics";
-  expect_refused(
-      kName,
-      with(kModule,
-           {{"buffer net.bn.running_mean : f32[6]\nbuffer net.bn.running_var : f32[6]\n", ""},
-            {"eps=0.001", "track_running_stats=False"}}),
-      reason);
-  expect_refused(kName, with(kAten, {{"%b_bn_running_mean, %b_bn_running_var,", "None, None,"}}),
-                 reason);
 }
 
 TEST(FuseBatchNorm1d, RefusesThreeDimensions) {
@@ -408,8 +379,6 @@ TEST(FuseBatchNorm1d, RefusesAnUnknownNumberOfDimensions) {
 }
 
 TEST(FuseBatchNorm1d, RefusesAResultThatOthersUse) {
-  expect_refused(kName, with(kAten, {{"return batch_norm", "return (batch_norm, linear)"}}),
-                 "the linear's result is used by others than the batch norm");
   expect_refused(kName, with(kFunctional, {{"return linear", "return (linear, batch_norm)"}}),
                  "the batch norm's result is used by others than the linear");
 }
@@ -444,75 +413,21 @@ TEST(FuseBatchNorm1d, RefusesAnActivationBetween) {
       "there is no linear directly before or after it");
 }
 
-TEST(FuseBatchNorm1d, RefusesAnInPlaceActivationBetween) {
-  expect_refused(kName,
-                 with(kAten, {{"    %batch_norm :",
-                               "    %relu_ = call_function[target=aten.relu_.default](args = "
-                               "(%linear,))\n    %batch_norm :"}}),
-                 "the linear's result is used by others than the batch norm");
-}
-
-TEST(FuseBatchNorm1d, RefusesModulesCalledTwice) {
-  expect_refused(
-      kName,
-      with(kModule,
-           {{"    return net_bn",
-             "    %again = call_module[target=net.fc](args = (%x,))\n    return (net_bn, again)"}}),
-      "module 'net.fc' is used in more than one place");
-  expect_refused(
-      kName,
-      with(kModule,
-           {{"    return net_bn",
-             "    %again = call_module[target=net.bn](args = (%net_bn,))\n    return again"}}),
-      "module 'net.bn' is used in more than one place");
-}
-
 TEST(FuseBatchNorm1d, RefusesModulesWithHooks) {
-  for (const std::string* text : {&kModule, &kModuleFirst}) {
-    expect_refused(kName, with(*text, {{"bias=True)", "bias=True) custom=\"has a forward hook\""}}),
-                   "module 'net.fc' has a forward hook");
-    expect_refused(kName, with(*text, {{"eps=0.001)", "eps=0.001) custom=\"has a forward hook\""}}),
-                   "module 'net.bn' has a forward hook");
-  }
+  expect_refused(kName,
+                 with(kModuleFirst, {{"bias=True)", "bias=True) custom=\"has a forward hook\""}}),
+                 "module 'net.fc' has a forward hook");
+  expect_refused(kName,
+                 with(kModuleFirst, {{"eps=0.001)", "eps=0.001) custom=\"has a forward hook\""}}),
+                 "module 'net.bn' has a forward hook");
 }
 
 TEST(FuseBatchNorm1d, RefusesSharedTensors) {
-  expect_refused(kName, with(kAten, {{"return batch_norm", "return (batch_norm, p_fc_weight)"}}),
-                 "'fc.weight' is used in more than one place");
   expect_refused(kName, with(kFunctional, {{"return linear", "return (linear, var)"}}),
                  "'bn.running_var' is used in more than one place");
-  expect_refused(
-      kName,
-      with(kModule,
-           {{"    return net_bn",
-             "    %n = get_attr[target=net.bn.num_batches_tracked]\n    return (net_bn, n)"}}),
-      "'net.bn.num_batches_tracked' is used in more than one place");
-}
-
-TEST(FuseBatchNorm1d, RefusesTiedTensors) {
-  expect_refused(kName,
-                 with(kModule, {{"module net.fc",
-                                 "parameter emb : f32[6, 4] shares=net.fc.weight\nmodule net.fc"}}),
-                 "'net.fc.weight' shares its memory with another tensor");
-  expect_refused(
-      kName, with(kModule, {{"net.bn.bias : f32[6]", "net.bn.bias : f32[6] shares=net.fc.bias"}}),
-      "shares its memory with another tensor");
-}
-
-TEST(FuseBatchNorm1d, RefusesStatisticsThatTheModelChanges) {
-  expect_refused(kName,
-                 with(kAten, {{"graph():", "mutates bn.running_var = output 0\ngraph():"},
-                              {"return batch_norm", "return (batch_norm,)"}}),
-                 "'bn.running_var' is changed by the model itself");
 }
 
 TEST(FuseBatchNorm1d, RefusesComputedTensors) {
-  expect_refused(kName,
-                 with(kAten, {{"    %linear :",
-                               "    %exp = call_function[target=aten.exp.default](args = "
-                               "(%p_fc_weight,))\n    %linear :"},
-                              {"(%x, %p_fc_weight", "(%x, %exp"}}),
-                 "its weight is computed, not stored");
   expect_refused(
       kName,
       with(kFunctional,
@@ -520,26 +435,6 @@ TEST(FuseBatchNorm1d, RefusesComputedTensors) {
              "    %exp = call_function[target=torch.exp](args = (%mean,))\n    %batch_norm ="},
             {"%mean, %var", "%exp, %var"}}),
       "a tensor of the batch norm is computed, not stored");
-}
-
-TEST(FuseBatchNorm1d, RefusesDifferentTypes) {
-  expect_refused(kName, with(kModule, {{"running_var : f32", "running_var : f64"}}),
-                 "the layer is Float but the batch norm's 'net.bn.running_var' is Double");
-  expect_refused(kName, with(kModule, {{"fc.bias : f32", "fc.bias : f64"}}),
-                 "weight and bias have different dtypes");
-}
-
-TEST(FuseBatchNorm1d, RefusesAQuantizedWeight) {
-  Builder b;
-  const NodeId w =
-      b.parameter("fc.weight", at::quantize_per_tensor(at::rand({6, 4}), 0.1, 0, at::kQInt8));
-  const NodeId m = b.buffer("bn.mean", at::rand({6})), v = b.buffer("bn.var", at::rand({6})),
-               x = b.input("x", type_of(at::rand({3, 4})));
-  const NodeId y = b.call("aten.linear.default", {x, w});
-  expect_refused(
-      kName,
-      b.build(b.call("aten.batch_norm.default", {y, None{}, None{}, m, v, false, 0.1, 1e-5, true})),
-      "'fc.weight' is quantized");
 }
 
 TEST(FuseBatchNorm1d, RefusesABiasThatDoesNotFit) {
@@ -555,31 +450,7 @@ TEST(FuseBatchNorm1d, RefusesAnotherNumberOfFeatures) {
       "the batch norm has another number of features than the linear");
 }
 
-Model with_value(const std::string& name, double value, const std::string& text = kModule) {
-  Model model = parse_filled(text);
-  tensor(model, name).view(-1)[0] = value;
-  return model;
-}
-
-TEST(FuseBatchNorm1d, RefusesAVarianceThatHasNoInverseRoot) {
-  const std::string reason =
-      "var + eps of the batch norm is zero, negative or not finite in some channel";
-  for (double value : {-1.0, static_cast<double>(INFINITY), static_cast<double>(NAN)})
-    expect_refused(kName, with_value("net.bn.running_var", value), reason);
-  expect_refused(kName,
-                 with_value("net.bn.running_var", 0, with(kModule, {{"eps=0.001", "eps=0.0"}})),
-                 reason);
-}
-
-TEST(FuseBatchNorm1d, RefusesAScaleOrShiftThatIsNotFinite) {
-  for (const char* name : {"net.bn.weight", "net.bn.bias", "net.bn.running_mean"})
-    expect_refused(kName, with_value(name, NAN),
-                   "the batch norm's scale or shift is not finite in some channel");
-}
-
 TEST(FuseBatchNorm1d, RefusesFoldedWeightsThatAreNotFinite) {
-  expect_refused(kName, with_value("net.fc.weight", INFINITY),
-                 "the folded weights are not finite in the layer's dtype");
   Model large = parse_filled(with(kModuleFirst, {{"f32", "f16"}}));
   tensor(large, "net.bn.bias").fill_(60000);
   expect_refused(kName, large, "the folded weights are not finite in the layer's dtype");
@@ -607,14 +478,8 @@ TEST(FuseBatchNorm1d, RefusesToReverseWhatWasTrainedSince) {
   Model model = apply_to(before);
   train(model, "net.fc.weight");
   const std::string was = snapshot(model);
-  try {
-    reverse_all(model);
-    ADD_FAILURE() << "reversed";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("'net.fc.weight' was changed since"),
-              std::string::npos)
-        << error.what();
-  }
+  const std::string error = error_of([&] { reverse_all(model); });
+  EXPECT_NE(error.find("'net.fc.weight' was changed since"), std::string::npos) << error;
   EXPECT_EQ(snapshot(model), was);
   reverse_all(model, {.discard_changes = true});
   EXPECT_EQ(snapshot(model), snapshot(before));
