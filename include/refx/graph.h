@@ -43,6 +43,8 @@ class REFX_API Graph : public Table<Node> {
   // The users in graph order, each once.
   std::vector<NodeId> users(NodeId id) const { return ordered(users_.at(id.value)); }
   std::size_t num_users(NodeId id) const { return users_.at(id.value).size(); }
+  // The references to it: a node may use a value more than once.
+  std::size_t num_uses(NodeId id) const;
   // The one node that uses `id`; no id if there are none or several.
   NodeId only_user(NodeId id) const;
 

@@ -51,8 +51,11 @@ void Mirror::take_snapshots(const ChangedObjects& changed) {
       snapshots_[id.value] = TensorSnapshot::of(entry->tensor, true);
 }
 
-// Whether the tensor's contents are not what they were when it was last read.
+// Whether the tensor's contents are not what they were when it was last read. Nothing is known of
+// one that a later step has replaced.
 bool Mirror::has_other_contents(StateId id, const StateEntry& entry) const {
+  const StateEntry* current = model_.state().find(id);
+  if (!current || !current->tensor.is_same(entry.tensor)) return false;
   if (id.value >= snapshots_.size() || !snapshots_[id.value].sample) return false;
   return TensorSnapshot::of(entry.tensor, true).sample != snapshots_[id.value].sample;
 }

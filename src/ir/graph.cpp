@@ -57,6 +57,12 @@ void UserSet::remove(NodeId user) {
   if (users_.empty()) index_.reset();
 }
 
+std::size_t Graph::num_uses(NodeId id) const {
+  std::size_t uses = 0;
+  for (const UserSet::User& user : users_.at(id.value)) uses += user.references;
+  return uses;
+}
+
 NodeId Graph::only_user(NodeId id) const {
   const UserSet& users = users_.at(id.value);
   return users.size() == 1 ? users.begin()->id : NodeId{};

@@ -45,7 +45,7 @@ std::string why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
   const bool by_node = static_cast<bool>(param.node);
   if (model.graph().num_readers(entry.name) > (by_node ? 1u : 0u) ||
-      (by_node && model.graph().num_users(param.node) > 1) ||
+      (by_node && model.graph().num_uses(param.node) > 1) ||
       (by_node && !called_owner(model, entry.name).empty()))
     return fmt::format("'{}' is used in more than one place", entry.name);
   if (model.state().storage_sharers(param.state) > 1)

@@ -70,8 +70,7 @@ TEST(LinearView, Calls) {
       EXPECT_EQ(linear_in(with_node(kLinear, read, node), "y"), seen) << node << "\n" << read;
 }
 
-// Not so yet: a node that uses a value twice counts as one user.
-TEST(LinearView, DISABLED_AWeightThatIsAlsoItsInputIsShared) {
+TEST(LinearView, AWeightThatIsAlsoItsInputIsShared) {
   const char* node = "call_function[target=aten.linear.default](args = (%w, %w))";
   EXPECT_EQ(linear_in(with_node(kLinear, kLifted, node), "y"),
             "w * fc.weight: 'fc.weight' is used in more than one place");

@@ -5,9 +5,9 @@
 
 #include "ops/batch_norm.h"
 #include "ops/div.h"
-#include "ops/effects.h"
 #include "ops/inference.h"
 #include "ops/layer.h"
+#include "ops/memory.h"
 #include "ops/param.h"
 #include "refx/error.h"
 
@@ -40,7 +40,7 @@ std::string layer_text(const Model& model, const Layer& layer, const std::string
 }  // namespace
 
 std::string name_in(const Model& model, std::string_view node) {
-  return std::string(operator_name(model, model.graph()[find(model, node)]));
+  return std::string(book::shown_name(model, model.graph()[find(model, node)]));
 }
 
 std::string linear_in(const Model& model, std::string_view node) {
@@ -80,7 +80,7 @@ std::string multiplication_for(const Model& model, std::string_view node) {
 }
 
 std::string effect_in(const Model& model, std::string_view node) {
-  const Effect effect = effect_of(model, model.graph()[find(model, node)]);
+  const book::Effect effect = book::effect_of(model, model.graph()[find(model, node)]);
   std::string text;
   const auto add = [&](bool holds, const char* what) {
     if (holds) text += (text.empty() ? "" : ", ") + std::string(what);

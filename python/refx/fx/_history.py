@@ -235,7 +235,7 @@ class History:
         for place, number in enumerate(self.mirror.slots()):
             node = tables.node(number)
             if number in live:
-                names.append(node.name if node is not None else "")
+                names.append(self.renamed.get(number, node.name) if node is not None else "")
             elif node is not None:
                 erased[place] = (node.name, dict(node.meta) if with_meta else {}, node.type)
             elif number in tables.erased:

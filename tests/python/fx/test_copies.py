@@ -104,7 +104,6 @@ class Folded(nn.Module):
         return self.norm(self.fc(x.flatten(1))) / 3
 
 
-@pytest.mark.xfail(strict=True, reason="a weight that a later step replaced counts as changed")
 @pytest.mark.parametrize("copied", COPIES)
 def test_two_steps_at_one_weight(copied):
     """The second replaces what the first had made, which nobody has changed."""
@@ -117,7 +116,6 @@ def test_two_steps_at_one_weight(copied):
     again.assert_equals(original)
 
 
-@pytest.mark.xfail(strict=True, reason="log() gives the nodes of the next copy the names of torch.fx")
 @pytest.mark.parametrize("copied", [copy.deepcopy, by_pickle])
 def test_looking_at_a_copy_does_not_change_its_names(copied):
     gm = trace(Folded().eval())
