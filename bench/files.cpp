@@ -17,7 +17,8 @@ template <class F>
 double milliseconds(F&& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 // Of this program alone: getrusage() counts the one that started it.
@@ -31,7 +32,8 @@ double peak_mb() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) return std::fprintf(stderr, "usage: bench_files MODEL OUT [TRANSFORMATION...]\n"), 2;
+  if (argc < 3)
+    return std::fprintf(stderr, "usage: bench_files MODEL OUT [TRANSFORMATION...]\n"), 2;
   const std::string path = argv[1], out = argv[2];
   const double before = peak_mb();
   double open = 1e30;
@@ -41,8 +43,8 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 3; ++i) {
     const std::string command = fmt::format("cp '{}' '{}' && sync '{}'", path, out, out);
     copy = std::min(copy, milliseconds([&] {
-      if (std::system(command.c_str()) != 0) std::exit(2);
-    }));
+                      if (std::system(command.c_str()) != 0) std::exit(2);
+                    }));
     std::filesystem::remove(out);
     double applied = 0;
     const double all = milliseconds([&] {
@@ -55,7 +57,9 @@ int main(int argc, char** argv) {
     });
     if (all < save) save = all, apply = applied;
   }
-  fmt::print("{{\"open_ms\": {:.2f}, \"copy_ms\": {:.1f}, \"apply_save_ms\": {:.1f}, \"apply_ms\": {:.1f}, "
-             "\"steps\": {}, \"peak_mb\": {:.0f}}}\n",
-             open, copy, save, apply, steps, peak_mb() - before);
+  fmt::print(
+      "{{\"open_ms\": {:.2f}, \"copy_ms\": {:.1f}, \"apply_save_ms\": {:.1f}, \"apply_ms\": "
+      "{:.1f}, "
+      "\"steps\": {}, \"peak_mb\": {:.0f}}}\n",
+      open, copy, save, apply, steps, peak_mb() - before);
 }

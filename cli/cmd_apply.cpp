@@ -6,7 +6,6 @@
 #include <set>
 
 #include "commands.h"
-#include "util/glob.h"
 #include "files.h"
 #include "output.h"
 #include "progress.h"
@@ -15,6 +14,7 @@
 #include "refx/registry.h"
 #include "summary.h"
 #include "util/did_you_mean.h"
+#include "util/glob.h"
 #include "util/json_writer.h"
 #include "util/shell_word.h"
 

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "util/json_writer.h"
 #include "output.h"
 #include "refx/diff.h"
 #include "refx/original.h"
 #include "refx/pt2.h"
+#include "util/json_writer.h"
 
 namespace refx::cli {
 

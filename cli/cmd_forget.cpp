@@ -7,11 +7,11 @@
 
 #include "commands.h"
 #include "files.h"
-#include "util/json_writer.h"
 #include "output.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
 #include "refx/reverse.h"
+#include "util/json_writer.h"
 
 namespace refx::cli {
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "util/json_writer.h"
 #include "output.h"
 #include "refx/registry.h"
+#include "util/json_writer.h"
 
 namespace refx::cli {
 

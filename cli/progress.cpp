@@ -50,8 +50,7 @@ void Progress::show(std::size_t done, std::string_view what) {
   if (!shown_) return;
   const std::size_t filled = parts_ == 0 ? 0 : std::min(kBar, kBar * done / parts_);
   std::string line = kEraseLine;
-  if (parts_ > 0)
-    line += fmt::format("[{:#<{}}{:.<{}}] ", "", filled, "", kBar - filled);
+  if (parts_ > 0) line += fmt::format("[{:#<{}}{:.<{}}] ", "", filled, "", kBar - filled);
   // Parts that are counted, or hundredths of the whole.
   if (parts_ > 0)
     line += parts_ % 100 ? fmt::format("{}/{} ", std::min(done + 1, parts_), parts_)

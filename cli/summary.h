@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-#include "util/json_writer.h"
 #include "output.h"
 #include "refx/model.h"
+#include "util/json_writer.h"
 
 namespace refx::cli {
 

@@ -42,7 +42,7 @@ NodeId Writer::buffer(const std::string& name, at::Tensor tensor) {
       builder_.state(entry);
   }
   return spelling_ == Spelling::module && name.find('.') == name.npos ? builder_.get_attr(name)
-                                                                     : read(name);
+                                                                      : read(name);
 }
 
 NodeId Writer::read(const std::string& name) {
@@ -111,7 +111,8 @@ NodeId Writer::function(const std::string& aten, const std::string& torch, Args 
 NodeId Writer::module(Module module, NodeId x) {
   const std::string path = module.name;
   if (modules_.emplace(path, module).second) builder_.module(std::move(module));
-  return learn(builder_.call_module(path, {x}), {.op = Opcode::call_module, .target = path, .args = {x}});
+  return learn(builder_.call_module(path, {x}),
+               {.op = Opcode::call_module, .target = path, .args = {x}});
 }
 
 NodeId Writer::linear(NodeId x, const std::string& path, std::int64_t out, bool bias) {
@@ -132,9 +133,9 @@ NodeId Writer::linear(NodeId x, const std::string& path, std::int64_t out, bool 
 
 NodeId Writer::conv(NodeId x, const std::string& path, std::int64_t out, ConvOptions o) {
   const std::int64_t in = value(x).size(1);
-  const NodeId w = parameter(
-      path + ".weight", o.transposed ? random({in, out / o.groups, o.kernel, o.kernel})
-                                     : random({out, in / o.groups, o.kernel, o.kernel}));
+  const NodeId w =
+      parameter(path + ".weight", o.transposed ? random({in, out / o.groups, o.kernel, o.kernel})
+                                               : random({out, in / o.groups, o.kernel, o.kernel}));
   const NodeId b = o.bias ? parameter(path + ".bias", random({out})) : NodeId{};
   auto both = [](std::int64_t v) { return List{{v, v}}; };
   if (spelling_ == Spelling::module) {
@@ -190,8 +191,7 @@ NodeId Writer::norm(NodeId x, const std::string& path, NormOptions o) {
   if (spelling_ == Spelling::functional)
     return function("", "torch.nn.functional.batch_norm",
                     {x, mean, var, w, b, training, 0.1, 1e-5});
-  return function("aten.batch_norm.default", "",
-                  {x, w, b, mean, var, training, 0.1, 1e-5, true});
+  return function("aten.batch_norm.default", "", {x, w, b, mean, var, training, 0.1, 1e-5, true});
 }
 
 NodeId Writer::call(const std::string& name, Args args, const std::string& overload) {

@@ -12,8 +12,8 @@
 
 namespace refx::testing {
 
-// Writes models layer by layer in one of the three spellings, and knows the value of every node on a
-// sample input, so that shapes are at hand. Aten models get their types from those values.
+// Writes models layer by layer in one of the three spellings, and knows the value of every node on
+// a sample input, so that shapes are at hand. Aten models get their types from those values.
 class Writer {
  public:
   Writer(Spelling spelling, at::ScalarType dtype = at::kFloat, std::uint64_t seed = 1);

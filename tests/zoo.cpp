@@ -21,8 +21,8 @@ Model encoder(Writer& w) {
   const NodeId q = heads(w.linear(x, "layer.attn.q", 8));
   const NodeId k = heads(w.linear(x, "layer.attn.k", 8, false));
   const NodeId v = heads(w.linear(x, "layer.attn.v", 8));
-  const NodeId scores = w.divide(
-      w.call("matmul", {q, w.call("transpose", {k, 2, 3}, "int")}), std::sqrt(4.0));
+  const NodeId scores =
+      w.divide(w.call("matmul", {q, w.call("transpose", {k, 2, 3}, "int")}), std::sqrt(4.0));
   const NodeId weights = w.call("softmax", {scores, -1}, "int");
   const NodeId mixed = w.call("transpose", {w.call("matmul", {weights, v}), 1, 2}, "int");
   const NodeId joined = w.call("reshape", {mixed, List{{2, 5, 8}}});
@@ -85,26 +85,25 @@ Model divisions(Writer& w) {
   y = w.divide(y, -0.1);
   if (w.value(x).scalar_type() == at::kFloat) y = w.divide(y, c);
   const NodeId left = w.linear(y, "l", 4), right = w.linear(y, "r", 4, false);
-  return w.build(w.call("add", {w.call("view", {left, List{{12}}}),
-                                w.call("view", {w.divide(right, 2), List{{12}}})},
-                        "Tensor"));
+  return w.build(w.call(
+      "add", {w.call("view", {left, List{{12}}}), w.call("view", {w.divide(right, 2), List{{12}}})},
+      "Tensor"));
 }
 
 struct Recipe {
   const char* name;
   Model (*write)(Writer&);
 };
-constexpr Recipe kRecipes[] = {{"encoder", encoder},   {"convolutions", convolutions},
+constexpr Recipe kRecipes[] = {{"encoder", encoder},         {"convolutions", convolutions},
                                {"norms", norms_and_linears}, {"corners", corners},
-                               {"in_place", in_place}, {"divisions", divisions}};
+                               {"in_place", in_place},       {"divisions", divisions}};
 
 }  // namespace
 
 std::vector<Specimen> zoo() {
   std::vector<Specimen> all;
-  const std::pair<const char*, Spelling> spellings[] = {{"aten", Spelling::aten},
-                                                        {"functional", Spelling::functional},
-                                                        {"module", Spelling::module}};
+  const std::pair<const char*, Spelling> spellings[] = {
+      {"aten", Spelling::aten}, {"functional", Spelling::functional}, {"module", Spelling::module}};
   for (const Recipe& recipe : kRecipes) {
     for (const auto& [spelling_name, spelling] : spellings)
       for (at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {

@@ -54,10 +54,9 @@ struct Dict {
 // One argument of a node: what torch.fx and torch.export allow there. A plain value.
 class REFX_API Arg {
  public:
-  using Storage =
-      std::variant<None, bool, std::int64_t, double, std::complex<double>, std::string,
-                   c10::ScalarType, c10::Device, c10::Layout, c10::MemoryFormat, NodeId, SymInt,
-                   Ellipsis, Raw, List, Tuple, Slice, Dict>;
+  using Storage = std::variant<None, bool, std::int64_t, double, std::complex<double>, std::string,
+                               c10::ScalarType, c10::Device, c10::Layout, c10::MemoryFormat, NodeId,
+                               SymInt, Ellipsis, Raw, List, Tuple, Slice, Dict>;
 
   Arg() = default;
   Arg(None) {}

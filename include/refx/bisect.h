@@ -44,7 +44,8 @@ struct Bisection {
 // The smallest sets of live steps that make the check fail, by delta debugging: first one, then
 // with that one repaired the next, until the check passes. Each form keeps the steps that its own
 // are built on. There are none if the model passes, or if its original does not.
-REFX_API Bisection bisect(const Model& model, const Check& check, const BisectOptions& options = {});
+REFX_API Bisection bisect(const Model& model, const Check& check,
+                          const BisectOptions& options = {});
 
 // Passes while verify() does, against the original.
 struct VerifyOptions;
@@ -55,7 +56,9 @@ REFX_API Check within(const Model& model, const VerifyOptions& options);
 REFX_API Check by_command(std::string command);
 
 // `repair` says how to repair the model in the words of a face; empty: in the library's.
-REFX_API std::string to_text(const Bisection& bisection, const Model& model, const std::string& repair = "");
-REFX_API std::string to_json(const Bisection& bisection, const Model& model, const std::string& repair = "");
+REFX_API std::string to_text(const Bisection& bisection, const Model& model,
+                             const std::string& repair = "");
+REFX_API std::string to_json(const Bisection& bisection, const Model& model,
+                             const std::string& repair = "");
 
 }  // namespace refx

@@ -40,7 +40,8 @@ class REFX_API Builder {
   Builder& typed(TypePtr type);
   Builder& with_meta(MetaPtr meta);
 
-  // The finished model returns `result`. Mutated outputs come first in it, as torch.export has them.
+  // The finished model returns `result`. Mutated outputs come first in it, as torch.export has
+  // them.
   Model build(Arg result, std::vector<Mutation> mutations = {});
 
  private:

@@ -20,8 +20,8 @@ class REFX_API Composition : public Transformation {
   Kwargs parameters() const override;
   bool preserves_computation() const override;
   bool reversible() const override;
-  Findings find(const Model& model) const override;                 // of its parts, as it stands
-  void apply(Editor& editor, const Site& site) const override;      // refused: see operator()
+  Findings find(const Model& model) const override;             // of its parts, as it stands
+  void apply(Editor& editor, const Site& site) const override;  // refused: see operator()
   Outcome operator()(Model& model, Reverse direction = Reverse::no) const override;
 
  private:
@@ -32,14 +32,13 @@ class REFX_API Composition : public Transformation {
 REFX_API Composition compose(std::vector<TransformationPtr> parts, Inplace inplace = Inplace::yes);
 
 template <class... T>
-  requires(std::derived_from<T, Transformation> && ...)
-Composition compose(T... parts) {
+requires(std::derived_from<T, Transformation>&&...) Composition compose(T... parts) {
   return compose(std::vector<TransformationPtr>{std::make_shared<T>(std::move(parts))...});
 }
 // The input stays untouched; the result is in Outcome::copy.
 template <class... T>
-  requires(std::derived_from<T, Transformation> && ...)
-Composition compose(Inplace inplace, T... parts) {
+requires(std::derived_from<T, Transformation>&&...) Composition
+    compose(Inplace inplace, T... parts) {
   return compose(std::vector<TransformationPtr>{std::make_shared<T>(std::move(parts))...}, inplace);
 }
 

@@ -11,8 +11,8 @@ namespace refx {
 
 class Transaction;
 
-// The only way to change a Model. Every change is an Edit in a journal; commit() makes the journal a
-// step of the history, and an Editor that goes away without commit() takes everything back.
+// The only way to change a Model. Every change is an Edit in a journal; commit() makes the journal
+// a step of the history, and an Editor that goes away without commit() takes everything back.
 class REFX_API Editor {
  public:
   explicit Editor(Model& model);
@@ -25,7 +25,8 @@ class REFX_API Editor {
   const State& state() const { return model().state(); }
   const Modules& modules() const { return model().modules(); }
 
-  // Nodes. A name that is taken gets a number, as in torch.fx; an empty one is made from the target.
+  // Nodes. A name that is taken gets a number, as in torch.fx; an empty one is made from the
+  // target.
   NodeId insert_before(NodeId where, Node node);  // no id: at the end
   NodeId insert_after(NodeId where, Node node);
   void set_node(NodeId id, Node node);  // the node keeps its name, its marks and its place

@@ -20,13 +20,13 @@ class REFX_API InternalError : public std::logic_error {
 };
 
 [[noreturn]] REFX_API void check_failed(const char* condition, const char* file, int line,
-                               const std::string& message);
+                                        const std::string& message);
 
 }  // namespace refx
 
 // Always on. The message is evaluated only on failure.
-#define REFX_CHECK(condition, message)                                        \
-  do {                                                                        \
-    if (!(condition)) [[unlikely]]                                            \
-      ::refx::check_failed(#condition, __FILE__, __LINE__, (message));        \
+#define REFX_CHECK(condition, message)                                 \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
+      ::refx::check_failed(#condition, __FILE__, __LINE__, (message)); \
   } while (false)

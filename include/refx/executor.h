@@ -37,7 +37,8 @@ class REFX_API Executor {
   std::unique_ptr<Program> program_;
 };
 
-// Runs the model on its user inputs, with an Executor that it makes on first use and after a change.
+// Runs the model on its user inputs, with an Executor that it makes on first use and after a
+// change.
 REFX_API c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
 
 }  // namespace refx

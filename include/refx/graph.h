@@ -34,7 +34,7 @@ class REFX_API UserSet {
   std::size_t position(NodeId user) const;
 
   c10::SmallVector<User, 2> users_;  // most values have one or two
-  std::unique_ptr<Index> index_;  // null while small
+  std::unique_ptr<Index> index_;     // null while small
 };
 
 // A program in SSA form: nodes in order, each used only after it.

@@ -43,7 +43,8 @@ struct REFX_API Step {
   // Bytes of the tensors kept for undo.
   std::size_t bytes() const;
 };
-REFX_API std::ostream& operator<<(std::ostream& out, const Step& step);  // "3  merge-linears  encoder.{q,k}"
+REFX_API std::ostream& operator<<(std::ostream& out,
+                                  const Step& step);  // "3  merge-linears  encoder.{q,k}"
 
 // The live steps of a model, oldest first, and those that redo() can bring back.
 class REFX_API History {

@@ -49,12 +49,12 @@ REFX_API std::vector<Leaf> leaves(const c10::IValue& value, const std::string& p
 REFX_API std::optional<std::vector<c10::IValue>> sample_inputs(const Model& model);
 
 // Random inputs that the types of the placeholders allow, the same for the same seed: floats from a
-// normal distribution, indices that fit the tables they are looked up in, other integers and bools as
-// masks that hold both 0 and 1; all like the file's sample inputs where there are some. A symbolic
-// size has its hint; or, from variation 1 on, other values inside its range. With a batch, a symbolic
-// first size is that: an Error if there is none, or if its range does not hold it.
+// normal distribution, indices that fit the tables they are looked up in, other integers and bools
+// as masks that hold both 0 and 1; all like the file's sample inputs where there are some. A
+// symbolic size has its hint; or, from variation 1 on, other values inside its range. With a batch,
+// a symbolic first size is that: an Error if there is none, or if its range does not hold it.
 REFX_API std::vector<c10::IValue> generated_inputs(const Model& model, std::uint64_t seed,
-                                          int variation = 0, std::int64_t batch = 0);
+                                                   int variation = 0, std::int64_t batch = 0);
 // Whether variations differ in more than their values.
 REFX_API bool has_symbolic_inputs(const Model& model);
 

@@ -10,8 +10,8 @@ namespace refx {
 
 // A leaf module that call_module nodes call. Its tensors are state entries named "<name>.<tensor>".
 struct REFX_API Module {
-  std::string name;  // its path: "encoder.layer.0.query"
-  std::string type;  // exact type: "torch.nn.Linear"
+  std::string name;   // its path: "encoder.layer.0.query"
+  std::string type;   // exact type: "torch.nn.Linear"
   Kwargs parameters;  // hyper-parameters by their torch.nn names: in_features, bias, …
   bool training = false;
   std::string custom;  // why it is more than its type says (a hook, a parametrization); else empty

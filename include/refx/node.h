@@ -28,13 +28,14 @@ using MetaPtr = std::shared_ptr<const Meta>;  // shared among nodes; null: empty
 // A value of the graph. Nodes are immutable: a change is a new Node in the same place.
 struct REFX_API Node {
   Opcode op = Opcode::call_function;
-  std::string name = {};    // unique in the graph, as in torch.fx
-  std::string target = {};  // "aten.linear.default", "operator.truediv", a module path, a method name …
-  Args args = {};           // output: one argument, what the graph returns
+  std::string name = {};  // unique in the graph, as in torch.fx
+  std::string target =
+      {};          // "aten.linear.default", "operator.truediv", a module path, a method name …
+  Args args = {};  // output: one argument, what the graph returns
   Kwargs kwargs = {};
   std::string state = {};  // placeholder of a lifted tensor: the state entry it stands for
   TypePtr type = {};
-  MetaPtr meta = {};  // stack_trace, nn_module_stack, …
+  MetaPtr meta = {};                    // stack_trace, nn_module_stack, …
   std::vector<std::string> marks = {};  // signatures of transformations, see Transformation
 
   friend REFX_API bool operator==(const Node& a, const Node& b);

@@ -13,9 +13,10 @@ struct LoadOptions {
   bool history = true;
 };
 
-// Reads what torch.export.save wrote, and what save() wrote, without running any pickle. Weights are
-// mapped, not read: a file costs what its JSON costs. The contents of a weight are checked against
-// the file's CRC when refx first uses them. Throws Error that names the record and the field.
+// Reads what torch.export.save wrote, and what save() wrote, without running any pickle. Weights
+// are mapped, not read: a file costs what its JSON costs. The contents of a weight are checked
+// against the file's CRC when refx first uses them. Throws Error that names the record and the
+// field.
 REFX_API Model load(const std::string& path, const LoadOptions& options = {});
 
 // Writes a file that torch.export.load accepts, with the history inside it. A model whose steps are

@@ -34,8 +34,8 @@ struct MeasuredReport {
   std::string html;
   std::vector<std::string> notes;
 };
-REFX_API MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options = {});
-
+REFX_API MeasuredReport measured_report(const Model& model,
+                                        const MeasuredReportOptions& options = {});
 
 // Writes a page to a file: whole or not at all.
 REFX_API void write_report(const std::string& path, const std::string& html);

@@ -16,8 +16,8 @@ namespace refx {
 //   graph():
 //       %x : f32[2, 4] [num_users=1] = placeholder[target=x]
 //       %p_q_weight : f32[8, 4] [num_users=1] = placeholder[target=p_q_weight](state=q.weight)
-//       %linear : [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_q_weight), kwargs = {})
-//       return linear
+//       %linear : [num_users=1] = call_function[target=aten.linear.default](args = (%x,
+//       %p_q_weight), kwargs = {}) return linear
 //
 // For any text that print() wrote, print(parse(text)) == text. docs/text.md has the grammar.
 REFX_API std::string print(const Model& model);

@@ -73,6 +73,7 @@ class REFX_API ReversibleTransformation : public Transformation {
 };
 
 // Applies the sites that the filter accepts.
-REFX_API Outcome apply(Model& model, const Transformation& transformation, const SiteFilter& filter = {});
+REFX_API Outcome apply(Model& model, const Transformation& transformation,
+                       const SiteFilter& filter = {});
 
 }  // namespace refx

@@ -7,7 +7,7 @@ namespace refx {
 // Of a rewritten model: the same up to rounding, or not.
 enum class Results { same, other };
 
-#define REFX_TRANSFORMATION(Class, Name, Results_, Summary)                            \
+#define REFX_TRANSFORMATION(Class, Name, Results_, Summary)                           \
   class REFX_API Class : public ReversibleTransformation {                            \
    public:                                                                            \
     std::string name() const override { return Name; }                                \

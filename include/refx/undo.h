@@ -16,7 +16,8 @@ namespace refx {
 
 // What happens to live steps that build on a reversed one.
 enum class Dependents {
-  reapply,  // as if the reversed step had never been applied: they are applied again where they match
+  reapply,  // as if the reversed step had never been applied: they are applied again where they
+            // match
   refuse,   // Error that names them; nothing is changed
   cascade,  // they are reversed too
 };
@@ -55,7 +56,7 @@ using Reapply = std::function<void(Model& model, const Step& like, const AcceptS
 
 // Takes the steps of the plan back, bit for bit. On any failure nothing is changed.
 REFX_API Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& options,
-              const Reapply& reapply = {});
+                       const Reapply& reapply = {});
 
 // Brings the last reversed step back exactly as it was; false if there is none.
 REFX_API bool redo(Model& model);

@@ -9,9 +9,9 @@
 
 #include "engine/paths.h"
 #include "engine/values.h"
-#include "refx/id_set.h"
 #include "refx/editor.h"
 #include "refx/error.h"
+#include "refx/id_set.h"
 #include "refx/validate.h"
 
 namespace refx::fx {

@@ -18,7 +18,7 @@ struct Class {
   std::string type;
   std::string custom;
   std::vector<PyObject*> constants;  // attributes that are hyper-parameters
-  bool rewritten = false;            // transformations look for it: a derived class is worth a reason
+  bool rewritten = false;  // transformations look for it: a derived class is worth a reason
   std::vector<std::string> tensors;  // that such a layer has
 };
 

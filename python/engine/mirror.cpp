@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "refx/id_set.h"
 #include "refx/error.h"
+#include "refx/id_set.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
-from typing import Any, Callable, Optional, Protocol, Union, cast
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 from ._step import Step
 
@@ -22,10 +23,10 @@ class Bar(Protocol):
     def set_description(self, text: str) -> object: ...
 
 
-Progress = Union[Callback, Bar]
+Progress = Callback | Bar
 
 
-def callback(progress: Optional[Progress]) -> Optional[Callback]:
+def callback(progress: Progress | None) -> Callback | None:
     """A bar of tqdm as a function; a function as it is."""
     if progress is None or not hasattr(progress, "set_description"):
         return progress

@@ -6,7 +6,8 @@ import dataclasses
 import html
 import os
 import tempfile
-from typing import Any, Callable, Iterable, Optional, Union
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 
@@ -21,7 +22,7 @@ class Site:
 
     transformation: str
     name: str
-    refused: Optional[str] = None
+    refused: str | None = None
 
     def __str__(self) -> str:
         why = f": refused, {self.refused}" if self.refused else ""
@@ -43,11 +44,11 @@ def _name(transformation: Any) -> str:
     return name
 
 
-def _core_of(model: Optional[Model]) -> Any:
+def _core_of(model: Model | None) -> Any:
     return None if model is None else model._core
 
 
-def _patterns(value: Union[str, Iterable[str]]) -> list[str]:
+def _patterns(value: str | Iterable[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
@@ -67,7 +68,7 @@ def _folder(tensors: Iterable[Any]) -> tempfile.TemporaryDirectory[str]:
 class Model:
     """An exported program, and the history of its rewrites. See ``load`` and ``from_exported``."""
 
-    def __init__(self, core: _core.Model, folder: Optional[tempfile.TemporaryDirectory[str]] = None):
+    def __init__(self, core: _core.Model, folder: tempfile.TemporaryDirectory[str] | None = None):
         self._core = core
         self._folder = folder  # of the file behind it, where that is temporary
 
@@ -96,8 +97,8 @@ class Model:
             yield from (Site(name, site) for site in sites)
             yield from (Site(name, site, reason) for site, reason in refusals)
 
-    def apply(self, *transformations: Any, only: Union[str, Iterable[str]] = (),
-              exclude: Union[str, Iterable[str]] = ()) -> list[Step]:
+    def apply(self, *transformations: Any, only: str | Iterable[str] = (),
+              exclude: str | Iterable[str] = ()) -> list[Step]:
         """Applies transformations, by name or class, at the sites that the patterns choose."""
         names = [_name(t) for t in transformations]
         trial = self._core.copy()  # all of them or none
@@ -110,7 +111,7 @@ class Model:
         return [Step(i, transformation, site, tuple(nodes), size, signature)
                 for i, transformation, site, nodes, size, signature in self._core.steps()]
 
-    def reverse(self, what: Union[None, int, str, Step] = None, *, dependents: str = "reapply",
+    def reverse(self, what: None | int | str | Step = None, *, dependents: str = "reapply",
                 discard_changes: bool = False) -> Model:
         """Takes steps back: a step or its id, a transformation's name, a site pattern; None: all."""
         if what is not None:
@@ -134,15 +135,15 @@ class Model:
         """Another model, with a history of its own and the same tensors."""
         return Model(self._core.copy(), self._folder)
 
-    def diff(self, other: Optional[Model] = None) -> str:
+    def diff(self, other: Model | None = None) -> str:
         """What differs from another model, or from this one's original to it; empty: nothing."""
         if other is None:
             return _Text(self.original()._core.diff(self._core))
         return _Text(self._core.diff(other._core))
 
-    def verify(self, against: Optional[Model] = None, *, inputs: Any = None, per_step: bool = False,
-               power: bool = False, tolerance: float = 0, batch: int = 0, threads: Optional[int] = None,
-               seed: int = 0, progress: Optional[Progress] = None) -> Verification:
+    def verify(self, against: Model | None = None, *, inputs: Any = None, per_step: bool = False,
+               power: bool = False, tolerance: float = 0, batch: int = 0, threads: int | None = None,
+               seed: int = 0, progress: Progress | None = None) -> Verification:
         """Whether the model still computes what its original, or another model, does.
 
         Both forms run in fp64 and in their own dtype. ``power`` says for each step how small a wrong
@@ -155,10 +156,10 @@ class Model:
             _core_of(against), inputs=inputs, per_step=per_step, power=power, tolerance=tolerance,
             batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
-    def bench(self, against: Optional[Model] = None, *, inputs: Any = None, batch: int = 0,
-              threads: Optional[int] = None, device: str = "", cuda_graph: bool = False,
+    def bench(self, against: Model | None = None, *, inputs: Any = None, batch: int = 0,
+              threads: int | None = None, device: str = "", cuda_graph: bool = False,
               per_step: bool = False, rounds: int = 10, seconds: float = 3, seed: int = 0,
-              progress: Optional[Progress] = None) -> Benchmark:
+              progress: Progress | None = None) -> Benchmark:
         """Measures the model against its original, or another one, in turns.
 
         ``inputs`` is ``(args, kwargs)`` or args alone; without it the file's sample inputs or
@@ -170,10 +171,10 @@ class Model:
             progress=callback(progress)))
 
     def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0,
-             threads: Optional[int] = None, device: str = "", seconds: float = 3, seed: int = 0,
-             record: Union[str, os.PathLike[str]] = "",
-             known: Iterable[Union[str, os.PathLike[str]]] = (),
-             progress: Optional[Progress] = None) -> Tuning:
+             threads: int | None = None, device: str = "", seconds: float = 3, seed: int = 0,
+             record: str | os.PathLike[str] = "",
+             known: Iterable[str | os.PathLike[str]] = (),
+             progress: Progress | None = None) -> Tuning:
         """Keeps the rewrites that pay on this machine and these inputs, and reverses the others.
 
         ``record`` is a file to which every trial is added, ``known`` are files of trials that need
@@ -184,9 +185,9 @@ class Model:
             device=device, seconds=seconds, seed=seed, record=os.fspath(record),
             known=[os.fspath(path) for path in known], progress=callback(progress)))
 
-    def bisect(self, check: Union[Callable[[Model], Optional[bool]], float, str], *, inputs: Any = None,
-               seed: int = 0, journal: Union[str, os.PathLike[str]] = "",
-               progress: Optional[Progress] = None) -> Bisection:
+    def bisect(self, check: Callable[[Model], bool | None] | float | str, *, inputs: Any = None,
+               seed: int = 0, journal: str | os.PathLike[str] = "",
+               progress: Progress | None = None) -> Bisection:
         """The smallest sets of steps that make a check fail.
 
         The check is a function of a model that returns True (good), False (bad) or None (cannot
@@ -205,10 +206,10 @@ class Model:
             result = self._core.bisect_within(float(check), path, inputs=inputs, seed=seed, progress=told)
         return Bisection.of(result, self.log())
 
-    def report(self, path: Union[None, str, os.PathLike[str]] = None, *, title: str = "",
+    def report(self, path: None | str | os.PathLike[str] = None, *, title: str = "",
                verify: bool = True, bench: bool = True, per_step: bool = False, inputs: Any = None,
-               threads: Optional[int] = None, seconds: float = 3, seed: int = 0,
-               progress: Optional[Progress] = None) -> Report:
+               threads: int | None = None, seconds: float = 3, seed: int = 0,
+               progress: Progress | None = None) -> Report:
         """A page about the model, its steps and what they do, written to ``path`` if it is given.
 
         A notebook shows it inline.
@@ -227,7 +228,7 @@ class Model:
 
     __call__ = forward
 
-    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a file that ``torch.export.load`` reads, with the history inside it."""
         self._core.save(os.fspath(path))
 
@@ -256,7 +257,7 @@ class Model:
                 f"<details><summary>graph</summary><pre>{html.escape(self._core.text())}</pre></details>")
 
 
-def load(path: Union[str, os.PathLike[str]], *, history: bool = True) -> Model:
+def load(path: str | os.PathLike[str], *, history: bool = True) -> Model:
     """Reads what ``torch.export.save`` or ``Model.save`` wrote, without running any pickle."""
     return Model(_core.load(os.fspath(path), history))
 
@@ -269,7 +270,7 @@ def from_exported(program: torch.export.ExportedProgram) -> Model:
     return Model(_core.load(path, True), folder)
 
 
-def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Optional[dict[str, Any]] = None,
+def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
            **options: Any) -> Model:
     """``torch.export.export`` and ``from_exported`` in one."""
     return from_exported(torch.export.export(module, args, kwargs, **options))

@@ -9,8 +9,7 @@ namespace refx::python {
 namespace {
 
 void bind_errors(py::module_& m) {
-  static const py::handle error =
-      py::exception<Error>(m, "Error", PyExc_ValueError).release();
+  static const py::handle error = py::exception<Error>(m, "Error", PyExc_ValueError).release();
   static const py::handle internal =
       py::exception<InternalError>(m, "InternalError", PyExc_RuntimeError).release();
   error.attr("__module__") = "refx";
@@ -35,11 +34,14 @@ PYBIND11_MODULE(_core, m) {
   using namespace refx::python;
   m.attr("__version__") = REFX_VERSION;
   bind_errors(m);
-  m.def("transformations", [] {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (const auto& t : refx::registry()) all.emplace_back(t->name(), t->summary());
-    return all;
-  }, "Name and summary of every transformation of the library.");
+  m.def(
+      "transformations",
+      [] {
+        std::vector<std::pair<std::string, std::string>> all;
+        for (const auto& t : refx::registry()) all.emplace_back(t->name(), t->summary());
+        return all;
+      },
+      "Name and summary of every transformation of the library.");
   bind_tables(m);
   bind_mirror(m);
   bind_model(m);

@@ -91,8 +91,7 @@ const Entry& look_up(const Node& node) {
   const bool method = node.op == Opcode::call_method;
   Entries& entries = method ? methods : functions;
   auto it = entries.find(node.target);
-  if (it == entries.end())
-    it = entries.emplace(node.target, read_entry(node.target, method)).first;
+  if (it == entries.end()) it = entries.emplace(node.target, read_entry(node.target, method)).first;
   Entry& entry = *it->second;
   if (entry.parts.is_op() && !entry.schema && (entry.schema = find_schema(entry.parts)))
     entry.effect = effect_of(entry, method);

@@ -19,10 +19,10 @@ namespace refx::book {
 // What the book has on one target. Looked up once, then kept.
 struct Entry {
   std::string target;
-  Target parts;                              // of a function; they point into `target`
-  std::string name;                          // aten's, "div"; empty for somebody else's function
+  Target parts;                                 // of a function; they point into `target`
+  std::string name;                             // aten's, "div"; empty for somebody else's function
   const c10::FunctionSchema* schema = nullptr;  // of an operator that is spelled out
-  const Function* function = nullptr;        // of torch.nn.functional, where it differs from aten
+  const Function* function = nullptr;  // of torch.nn.functional, where it differs from aten
   std::uint32_t facts = 0;
   Effect effect;  // whatever its arguments are
 };
@@ -42,8 +42,9 @@ class Call {
   bool is(std::string_view name) const { return name_ == name; }
   std::uint32_t facts() const;
 
-  // An argument by the schema's name for it, as it is given or by default. None where it is left out
-  // and has no default, where aten has no argument of that name, and where it is a layer's tensor.
+  // An argument by the schema's name for it, as it is given or by default. None where it is left
+  // out and has no default, where aten has no argument of that name, and where it is a layer's
+  // tensor.
   std::optional<Arg> argument(std::string_view name) const;
   // The value of the graph that is given there; no id if it is something else.
   NodeId value(std::string_view name) const;

@@ -158,15 +158,18 @@ struct Family {
   Fact fact;
 };
 constexpr Family kFamilies[] = {
-    {"dropout", kMayAlias},          {"_cast_", kMayAlias},      {"fake_quantize", kJumps},
-    {"batch_norm", kWritesSilently}, {"instance_norm", kWritesSilently}, {"rrelu", kWritesSilently},
+    {"dropout", kMayAlias},
+    {"_cast_", kMayAlias},
+    {"fake_quantize", kJumps},
+    {"batch_norm", kWritesSilently},
+    {"instance_norm", kWritesSilently},
+    {"rrelu", kWritesSilently},
 };
 
 }  // namespace
 
 std::uint32_t facts_of(std::string_view name) {
-  if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_')
-    name.remove_suffix(1);
+  if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.remove_suffix(1);
   const auto it = rows().find(name);
   std::uint32_t facts = it == rows().end() ? 0 : it->second;
   for (const Family& family : kFamilies)
@@ -176,9 +179,9 @@ std::uint32_t facts_of(std::string_view name) {
 
 std::string_view aten_name(std::string_view name) {
   static const std::unordered_map<std::string_view, std::string_view> others = {
-      {"true_divide", "div"},   {"divide", "div"},        {"__truediv__", "div"},
-      {"true_divide_", "div_"}, {"divide_", "div_"},      {"__itruediv__", "div_"},
-      {"multiply", "mul"},      {"__mul__", "mul"},       {"__add__", "add"},
+      {"true_divide", "div"},   {"divide", "div"},   {"__truediv__", "div"},
+      {"true_divide_", "div_"}, {"divide_", "div_"}, {"__itruediv__", "div_"},
+      {"multiply", "mul"},      {"__mul__", "mul"},  {"__add__", "add"},
       {"subtract", "sub"},      {"__sub__", "sub"},
   };
   const auto it = others.find(name);
@@ -187,15 +190,37 @@ std::string_view aten_name(std::string_view name) {
 
 std::string_view aten_name_of_python(std::string_view name) {
   static const std::unordered_map<std::string_view, std::string_view> names = {
-      {"truediv", "div"},   {"itruediv", "div_"},  {"add", "add"},         {"iadd", "add_"},
-      {"sub", "sub"},       {"isub", "sub_"},      {"mul", "mul"},         {"imul", "mul_"},
-      {"matmul", "matmul"}, {"imatmul", "matmul"}, {"pow", "pow"},         {"ipow", "pow_"},
-      {"mod", "mod"},       {"imod", "remainder_"}, {"floordiv", "floordiv"},
+      {"truediv", "div"},
+      {"itruediv", "div_"},
+      {"add", "add"},
+      {"iadd", "add_"},
+      {"sub", "sub"},
+      {"isub", "sub_"},
+      {"mul", "mul"},
+      {"imul", "mul_"},
+      {"matmul", "matmul"},
+      {"imatmul", "matmul"},
+      {"pow", "pow"},
+      {"ipow", "pow_"},
+      {"mod", "mod"},
+      {"imod", "remainder_"},
+      {"floordiv", "floordiv"},
       {"ifloordiv", "floor_divide_"},
-      {"neg", "neg"},       {"pos", "pos"},        {"abs", "abs"},         {"getitem", "getitem"},
-      {"eq", "eq"},         {"ne", "ne"},          {"lt", "lt"},           {"le", "le"},
-      {"gt", "gt"},         {"ge", "ge"},          {"and_", "__and__"},    {"or_", "__or__"},
-      {"xor", "__xor__"},   {"invert", "bitwise_not"}, {"lshift", "__lshift__"},
+      {"neg", "neg"},
+      {"pos", "pos"},
+      {"abs", "abs"},
+      {"getitem", "getitem"},
+      {"eq", "eq"},
+      {"ne", "ne"},
+      {"lt", "lt"},
+      {"le", "le"},
+      {"gt", "gt"},
+      {"ge", "ge"},
+      {"and_", "__and__"},
+      {"or_", "__or__"},
+      {"xor", "__xor__"},
+      {"invert", "bitwise_not"},
+      {"lshift", "__lshift__"},
       {"rshift", "__rshift__"},
   };
   const auto it = names.find(name);

@@ -13,7 +13,8 @@ struct Function {
   Signature signature;
   Operation operation;
 };
-// By its name in torch.nn.functional; null where its arguments are the operator's, or it is not known.
+// By its name in torch.nn.functional; null where its arguments are the operator's, or it is not
+// known.
 const Function* find_function(std::string_view name);
 
 }  // namespace refx::book

@@ -70,9 +70,8 @@ Signature parse_signature(std::string_view text) {
 Operation parse_operation(std::string_view text) {
   const auto open = text.find('(');
   Operation operation{std::string(text.substr(0, open)), {}};
-  for_each_part(text.substr(open + 1, text.size() - open - 2), ',', [&](std::string_view part) {
-    operation.actuals.push_back(parse_actual(part));
-  });
+  for_each_part(text.substr(open + 1, text.size() - open - 2), ',',
+                [&](std::string_view part) { operation.actuals.push_back(parse_actual(part)); });
   return operation;
 }
 

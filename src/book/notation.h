@@ -45,8 +45,8 @@ Operation parse_operation(std::string_view text);
 // "aten.relu_.default" for "aten.relu.default".
 std::string in_place_twin(std::string target);
 
-// Given values by the names of a signature, in its order; null where the default holds. Throws Error
-// for one that is missing or unknown.
+// Given values by the names of a signature, in its order; null where the default holds. Throws
+// Error for one that is missing or unknown.
 template <class Value>
 using Bound = std::vector<const Value*>;
 [[noreturn]] void missing_argument(const std::string& name);

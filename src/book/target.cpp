@@ -63,9 +63,7 @@ std::string operator_of(const Target& function) {
   return std::string(function.name);
 }
 
-std::string Target::qualified_name() const {
-  return std::string(space) + "::" + std::string(name);
-}
+std::string Target::qualified_name() const { return std::string(space) + "::" + std::string(name); }
 
 std::string Target::overload_name() const {
   return overload == "default" ? "" : std::string(overload);
@@ -80,7 +78,8 @@ std::string target_from_file(std::string_view target) {
 
 std::string target_for_file(std::string_view target) {
   if (target.starts_with("operator.")) return "_" + std::string(target);
-  if (!target.starts_with(kOps) && (parse_target(target).is_op() || target.starts_with(kHigherOrder)))
+  if (!target.starts_with(kOps) &&
+      (parse_target(target).is_op() || target.starts_with(kHigherOrder)))
     return std::string(kOps) + std::string(target);
   return std::string(target);
 }

@@ -21,9 +21,10 @@ at::Tensor part_of(const at::Tensor& whole, const Piece& piece) {
 // The piece's values in a tensor that is otherwise like the original.
 at::TensorBase like_original(const at::Tensor& values, const at::Tensor& original) {
   // Overlapping elements (an expanded tensor) cannot hold different values.
-  at::Tensor result = original.is_non_overlapping_and_dense()
-                          ? at::empty_strided(original.sizes(), original.strides(), original.options())
-                          : at::empty(original.sizes(), original.options());
+  at::Tensor result =
+      original.is_non_overlapping_and_dense()
+          ? at::empty_strided(original.sizes(), original.strides(), original.options())
+          : at::empty(original.sizes(), original.options());
   result.copy_(values.reshape(original.sizes()));
   result.set_requires_grad(original.requires_grad());
   return result;
@@ -91,8 +92,7 @@ std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, con
       }
       const at::Tensor original(changes.at(piece.part)->before->tensor);
       // An original whose values were left alone returns as it is.
-      if (!left_alone(values, original))
-        carried[piece.part] = like_original(values, original);
+      if (!left_alone(values, original)) carried[piece.part] = like_original(values, original);
     }
     if (!any) refuse(step, entry.name, "and the change cannot be carried back to its originals");
   }

@@ -48,8 +48,9 @@ Id<T> after(const Table<T>& table, Id<T> where) {
 void require_known(const Graph& graph, const Node& node) {
   for_each_input(node, [&](NodeId input) {
     if (!graph.contains(input))
-      throw Error(fmt::format("node '{}' ({}) refers to node id {}, which is not a live node of this model",
-                              node.name, node.target, input.value));
+      throw Error(
+          fmt::format("node '{}' ({}) refers to node id {}, which is not a live node of this model",
+                      node.name, node.target, input.value));
   });
 }
 
@@ -89,8 +90,8 @@ void Editor::set_target(NodeId id, std::string target) {
 void Editor::set_arg(NodeId id, std::size_t position, Arg value) {
   Node node = graph()[id];
   if (position >= node.args.size())
-    throw Error(fmt::format("set_arg: node '{}' has {} arguments, there is no argument {}", node.name,
-                            node.args.size(), position));
+    throw Error(fmt::format("set_arg: node '{}' has {} arguments, there is no argument {}",
+                            node.name, node.args.size(), position));
   node.args[position] = std::move(value);
   set_node(id, std::move(node));
 }
@@ -112,9 +113,12 @@ void replace(Arg& arg, NodeId of, NodeId by) {
     for (Arg& a : args) replace(a, of, by);
     return args;
   };
-  if (const List* list = arg.get<List>()) arg = List{in(list->items)};
-  else if (const Tuple* tuple = arg.get<Tuple>()) arg = Tuple{in(tuple->items)};
-  else if (const Slice* slice = arg.get<Slice>()) arg = Slice{in(slice->parts)};
+  if (const List* list = arg.get<List>())
+    arg = List{in(list->items)};
+  else if (const Tuple* tuple = arg.get<Tuple>())
+    arg = Tuple{in(tuple->items)};
+  else if (const Slice* slice = arg.get<Slice>())
+    arg = Slice{in(slice->parts)};
   else if (const Dict* dict = arg.get<Dict>()) {
     Dict copy = *dict;
     for (auto& [key, value] : copy.items) replace(key, of, by), replace(value, of, by);
@@ -248,8 +252,8 @@ StepId Editor::commit(Label label) {
 #endif
   if (!found.empty()) {
     transaction_->rollback();
-    throw InternalError(fmt::format("{} at {} broke the model: {}", label.transformation, label.site,
-                                    fmt::join(found, "; ")));
+    throw InternalError(fmt::format("{} at {} broke the model: {}", label.transformation,
+                                    label.site, fmt::join(found, "; ")));
   }
   auto step = std::make_shared<Step>();
   step->transformation = std::move(label.transformation);

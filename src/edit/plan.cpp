@@ -7,7 +7,8 @@ namespace refx {
 
 namespace {
 
-// Only later steps can depend on one: where all of them are asked for, there is nothing to find out.
+// Only later steps can depend on one: where all of them are asked for, there is nothing to find
+// out.
 bool are_the_last(const History& history, const std::vector<StepId>& steps) {
   const std::vector<StepId> all = history.ids();
   return std::equal(steps.rbegin(), steps.rend(), all.rbegin());

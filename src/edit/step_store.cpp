@@ -42,13 +42,13 @@ void StepStore::for_each_leftover(const Step& step, F&& f) {
 }
 
 void StepStore::release_names(const Step& step) {
-  for_each_leftover(
-      step, [&](auto id, auto& name) { ModelAccess::release_name(model_, id, name); });
+  for_each_leftover(step,
+                    [&](auto id, auto& name) { ModelAccess::release_name(model_, id, name); });
 }
 
 void StepStore::reserve_names(const Step& step) {
-  for_each_leftover(
-      step, [&](auto id, auto& name) { ModelAccess::reserve_name(model_, id, name); });
+  for_each_leftover(step,
+                    [&](auto id, auto& name) { ModelAccess::reserve_name(model_, id, name); });
 }
 
 void StepStore::purge(const Step& step) {

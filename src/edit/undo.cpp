@@ -29,15 +29,17 @@ std::string label(const Step& step) { return label(step.transformation, step.sit
   for (const auto& [id, causes] : plan.dependents)
     names.push_back(fmt::format("step {} ({}, {})", id.value, model.history()[id].transformation,
                                 model.history()[id].site));
-  throw Error(fmt::format("{} build on what is to be reversed: {}; reverse them too, or let them be "
-                          "applied again or cascaded",
-                          names.size() == 1 ? "1 later step" : fmt::format("{} later steps", names.size()),
-                          fmt::join(names, ", ")));
+  throw Error(
+      fmt::format("{} build on what is to be reversed: {}; reverse them too, or let them be "
+                  "applied again or cascaded",
+                  names.size() == 1 ? "1 later step" : fmt::format("{} later steps", names.size()),
+                  fmt::join(names, ", ")));
 }
 
 using Carried = std::unordered_map<StateId, at::TensorBase>;
 
-std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change, const Carried& carried) {
+std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change,
+                                              const Carried& carried) {
   if (!change.before) return nullptr;
   auto found = carried.find(change.id);
   if (found == carried.end()) {
@@ -198,11 +200,12 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
         if (auto found = concerned.find(node); found != concerned.end()) return &found->second;
       return nullptr;
     };
-    again(model_, first, [&](const Site& site) { return owner(site) != nullptr; },
-          [&](const Site& site, StepId id) {
-            new_steps_.push_back(id);
-            result.replaced[*owner(site)].reapplied.push_back(id);
-          });
+    again(
+        model_, first, [&](const Site& site) { return owner(site) != nullptr; },
+        [&](const Site& site, StepId id) {
+          new_steps_.push_back(id);
+          result.replaced[*owner(site)].reapplied.push_back(id);
+        });
   }
 }
 
@@ -233,10 +236,10 @@ bool redo(Model& model) {
   auto step = std::make_shared<Step>(*steps.reversed().back());
   for (const TensorStamp& stamp : step->stamps)
     if (const StateEntry& entry = model.state()[stamp.state]; is_changed(stamp, entry.tensor))
-      throw Error(fmt::format("step {} ({}, {}) cannot be redone: '{}' was changed since it was "
-                              "reversed; apply {} again",
-                              step->id.value, step->transformation, step->site, entry.name,
-                              step->transformation));
+      throw Error(fmt::format(
+          "step {} ({}, {}) cannot be redone: '{}' was changed since it was "
+          "reversed; apply {} again",
+          step->id.value, step->transformation, step->site, entry.name, step->transformation));
   for (const Edit& edit : step->edits)
     std::visit([&](const auto& change) { transaction.write(change.id, change.after); }, edit);
   if (const auto found = problems(model, transaction.edits()); !found.empty())

@@ -15,7 +15,8 @@ void check_inputs(const Model& model, NodeId id, const Node& node, std::vector<s
   const Graph& graph = model.graph();
   for_each_input(node, [&](NodeId input) {
     if (!graph.contains(input))
-      out.push_back(fmt::format("node '{}' uses node id {}, which is erased", node.name, input.value));
+      out.push_back(
+          fmt::format("node '{}' uses node id {}, which is erased", node.name, input.value));
     else if (!graph.precedes(input, id))
       out.push_back(
           fmt::format("node '{}' uses '{}' before it is defined", node.name, graph[input].name));
@@ -27,7 +28,8 @@ void check_state(const Model& model, const Node& node, std::vector<std::string>&
   if (name.empty()) return;
   const StateId id = model.state().find(name);
   if (!id) {
-    out.push_back(fmt::format("node '{}' reads state entry '{}', which does not exist", node.name, name));
+    out.push_back(
+        fmt::format("node '{}' reads state entry '{}', which does not exist", node.name, name));
     return;
   }
   const at::TensorBase& tensor = model.state().tensor(id);
@@ -40,7 +42,8 @@ void check_state(const Model& model, const Node& node, std::vector<std::string>&
   for (std::size_t i = 0; same && i < node.type->sizes.size(); ++i)
     same = node.type->sizes[i] == Dim(tensor.size(static_cast<std::int64_t>(i)));
   if (!same)
-    out.push_back(fmt::format("node '{}' and its tensor '{}' have different sizes", node.name, name));
+    out.push_back(
+        fmt::format("node '{}' and its tensor '{}' have different sizes", node.name, name));
 }
 
 void check_erased(const Model& model, const Change<Node>& change, std::vector<std::string>& out) {
@@ -48,7 +51,8 @@ void check_erased(const Model& model, const Change<Node>& change, std::vector<st
   out.push_back(fmt::format("node '{}' was erased but is still used", change.before->name));
 }
 
-void check_erased(const Model& model, const Change<StateEntry>& change, std::vector<std::string>& out) {
+void check_erased(const Model& model, const Change<StateEntry>& change,
+                  std::vector<std::string>& out) {
   if (!change.before || model.graph().num_readers(change.before->name) == 0) return;
   out.push_back(fmt::format("state entry '{}' was erased but is still read", change.before->name));
 }
@@ -63,7 +67,8 @@ void check_written(const Model& model, const Change<Node>& change, std::vector<s
 }
 
 // A tensor that was replaced must still fit the nodes that read it.
-void check_written(const Model& model, const Change<StateEntry>& change, std::vector<std::string>& out) {
+void check_written(const Model& model, const Change<StateEntry>& change,
+                   std::vector<std::string>& out) {
   for (NodeId reader : model.graph().readers(change.after->name))
     check_state(model, model.graph()[reader], out);
 }
@@ -78,7 +83,8 @@ std::vector<std::string> problems(const Model& model, NodeId id) {
   check_inputs(model, id, node, out);
   check_state(model, node, out);
   if (node.op == Opcode::call_module && !model.modules().find(node.target))
-    out.push_back(fmt::format("node '{}' calls module '{}', which does not exist", node.name, node.target));
+    out.push_back(
+        fmt::format("node '{}' calls module '{}', which does not exist", node.name, node.target));
   if (node.op == Opcode::output && id != model.graph().last())
     out.push_back(fmt::format("output node '{}' is not the last node", node.name));
   return out;

@@ -1,11 +1,12 @@
 // Leaf modules of torch.nn. The book says what operator a layer is; here is what some of them do
 // besides.
 
+#include "book/layers.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <map>
 
-#include "book/layers.h"
 #include "exec/lowering.h"
 #include "exec/resize.h"
 #include "refx/error.h"
@@ -82,8 +83,9 @@ Operand conv(const LayerCall& l) {
     padding = Operand(0);
   }
   const char* overload = padding.kind == Kind::string ? ".padding" : ".default";
-  return l.out.call("aten." + l.layer.op + overload, {x, weight, l.tensor_or_none("bias"), l["stride"],
-                                              padding, l["dilation"], l["groups"]});
+  return l.out.call(
+      "aten." + l.layer.op + overload,
+      {x, weight, l.tensor_or_none("bias"), l["stride"], padding, l["dilation"], l["groups"]});
 }
 
 Operand plainly(const LayerCall& l) {

@@ -113,7 +113,8 @@ Slot OutWriter::view(OutCode& out, const Instruction& i, const char* target, Slo
 }
 
 OutCode OutWriter::write(const Instruction& i) {
-  if (!i.op || i.op->schema().is_mutable() || book::has(i.op->operator_name().name, book::kWritesSilently))
+  if (!i.op || i.op->schema().is_mutable() ||
+      book::has(i.op->operator_name().name, book::kWritesSilently))
     return {};
   if (is_aten(i, "aten::linear")) return linear(i);
   if (is_aten(i, "aten::matmul", "")) return matmul(i);

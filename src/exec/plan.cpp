@@ -9,9 +9,9 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "exec/role.h"
 #include "exec/memory.h"
 #include "exec/out_variants.h"
+#include "exec/role.h"
 
 namespace refx::exec {
 namespace {
@@ -363,8 +363,7 @@ void Planner::add(Plan& plan, Instruction i, Role role, const Seen& seen) {
     return;
   }
   // What is changed in place stays where it is.
-  bool in_place =
-      role == Role::write && i.op && i.results == 1 && seen.aliases && !is_returned(i);
+  bool in_place = role == Role::write && i.op && i.results == 1 && seen.aliases && !is_returned(i);
   if (in_place && i.inputs[0].from == Input::From::constant && i.inputs[0].constant.isTensor()) {
     pin(plan, i.result, i.inputs[0].constant);
   }

@@ -15,7 +15,8 @@ struct PythonFunction {
 };
 // Without the module's name: "truediv", "getitem", "sym_max". Null if there is none.
 const PythonFunction* find_operator_function(std::string_view name);
-const PythonFunction* find_builtin(const book::Target& target);  // getattr, math.floor, torch.sym_int
+const PythonFunction* find_builtin(
+    const book::Target& target);                           // getattr, math.floor, torch.sym_int
 const PythonFunction* find_method(std::string_view name);  // "size", "float"
 
 // Native functions that look at a tensor's sizes and types, never at its contents.

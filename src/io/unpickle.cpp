@@ -6,10 +6,10 @@
 #include <cstring>
 #include <limits>
 
+#include "book/enum_names.h"
 #include "io/pickle.h"
 #include "io/storage_types.h"
 #include "refx/error.h"
-#include "book/enum_names.h"
 
 namespace refx {
 

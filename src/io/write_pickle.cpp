@@ -3,10 +3,10 @@
 
 #include <bit>
 
+#include "book/enum_names.h"
 #include "io/pickle.h"
 #include "io/storage_types.h"
 #include "refx/error.h"
-#include "book/enum_names.h"
 
 namespace refx {
 

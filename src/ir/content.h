@@ -18,8 +18,8 @@ class LostContent : public Error {
 };
 
 // Memory of a tensor whose contents are provided, or checked, when they are first needed: a mapped
-// record of a file, an original that is a slice of another tensor. It hangs on the tensor's storage,
-// so it goes wherever the tensor goes.
+// record of a file, an original that is a slice of another tensor. It hangs on the tensor's
+// storage, so it goes wherever the tensor goes.
 class Content {
  public:
   virtual ~Content() = default;

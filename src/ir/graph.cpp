@@ -25,8 +25,7 @@ std::size_t UserSet::position(NodeId user) const {
     auto it = index_->find(user);
     return it == index_->end() ? users_.size() : it->second;
   }
-  return std::find_if(users_.begin(), users_.end(),
-                      [&](const User& u) { return u.id == user; }) -
+  return std::find_if(users_.begin(), users_.end(), [&](const User& u) { return u.id == user; }) -
          users_.begin();
 }
 
@@ -93,7 +92,8 @@ std::size_t Graph::num_callers(std::string_view module) const {
 
 NodeId Graph::output() const {
   const NodeId id = last();
-  if (!id || (*this)[id].op != Opcode::output) throw Error("the graph has no output node at its end");
+  if (!id || (*this)[id].op != Opcode::output)
+    throw Error("the graph has no output node at its end");
   return id;
 }
 

@@ -156,7 +156,8 @@ std::vector<StepId> History::dependents(const Model& model, StepId id) const {
     auto it = index.find(object);
     if (it == index.end()) return;
     for (const Access& access : it->second)
-      if (access.step > id && (!only_invalidating || access.invalidates)) found.push_back(access.step);
+      if (access.step > id && (!only_invalidating || access.invalidates))
+        found.push_back(access.step);
   };
   for (const Edit& edit : (*this)[id].edits) {
     for_each_write(edit, [&](ObjectKey object, bool) { collect(writers, object, false); });

@@ -39,11 +39,8 @@ bool same_meta(const MetaPtr& a, const MetaPtr& b) {
 
 bool operator==(const Arg& a, const Arg& b) {
   if (a.value_.index() != b.value_.index()) return false;
-  return std::visit(
-      [&](const auto& x) {
-        return Equal{}(x, *b.get<std::decay_t<decltype(x)>>());
-      },
-      a.value_);
+  return std::visit([&](const auto& x) { return Equal{}(x, *b.get<std::decay_t<decltype(x)>>()); },
+                    a.value_);
 }
 
 bool operator==(const Node& a, const Node& b) {
@@ -54,21 +51,30 @@ bool operator==(const Node& a, const Node& b) {
 
 std::string_view to_string(Opcode op) {
   switch (op) {
-    case Opcode::placeholder: return "placeholder";
-    case Opcode::get_attr: return "get_attr";
-    case Opcode::call_function: return "call_function";
-    case Opcode::call_module: return "call_module";
-    case Opcode::call_method: return "call_method";
-    case Opcode::output: return "output";
+    case Opcode::placeholder:
+      return "placeholder";
+    case Opcode::get_attr:
+      return "get_attr";
+    case Opcode::call_function:
+      return "call_function";
+    case Opcode::call_module:
+      return "call_module";
+    case Opcode::call_method:
+      return "call_method";
+    case Opcode::output:
+      return "output";
   }
   return "?";
 }
 
 std::string_view to_string(StateKind kind) {
   switch (kind) {
-    case StateKind::parameter: return "parameter";
-    case StateKind::buffer: return "buffer";
-    case StateKind::constant: return "constant";
+    case StateKind::parameter:
+      return "parameter";
+    case StateKind::buffer:
+      return "buffer";
+    case StateKind::constant:
+      return "constant";
   }
   return "?";
 }

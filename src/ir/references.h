@@ -27,8 +27,8 @@ void for_each_reference(const Node& node, F&& f) {
   if (node.op == Opcode::call_module) f(key_of_module(node.target));
 }
 
-// What an edit writes, as f(key, invalidates): whether someone who relied on the object before can no
-// longer do so. A node rewritten in place still yields its value; a tensor or a module does not
+// What an edit writes, as f(key, invalidates): whether someone who relied on the object before can
+// no longer do so. A node rewritten in place still yields its value; a tensor or a module does not
 // stay what it was, and a module changes with each of its tensors.
 template <class F>
 void for_each_write(const Edit& edit, F&& f) {

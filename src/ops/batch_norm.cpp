@@ -48,10 +48,13 @@ void set_input(const book::Call& call, BatchNormOp& norm) {
 }
 
 void match_call(const Model& model, const book::Call& call, BatchNormOp& norm) {
-  auto stored = [&](const std::optional<Arg>& arg) { return param_of(model, arg ? &*arg : nullptr); };
+  auto stored = [&](const std::optional<Arg>& arg) {
+    return param_of(model, arg ? &*arg : nullptr);
+  };
   const auto training = call.argument("training");
   const auto weight = call.argument("weight"), bias = call.argument("bias");
-  const auto running_mean = call.argument("running_mean"), running_var = call.argument("running_var");
+  const auto running_mean = call.argument("running_mean"),
+             running_var = call.argument("running_var");
   norm.weight = stored(weight);
   norm.bias = stored(bias);
   if (const auto mean = stored(running_mean)) norm.mean = *mean;
@@ -68,7 +71,9 @@ void match_call(const Model& model, const book::Call& call, BatchNormOp& norm) {
 
 void match_module(const Model& model, const book::Call& call, BatchNormOp& norm) {
   const Module& module = *call.module();
-  auto stored = [](StateId state) { return state ? std::optional(Param{state, {}}) : std::nullopt; };
+  auto stored = [](StateId state) {
+    return state ? std::optional(Param{state, {}}) : std::nullopt;
+  };
   const auto mean = stored(call.tensor("running_mean")), var = stored(call.tensor("running_var"));
   norm.weight = stored(call.tensor("weight"));
   norm.bias = stored(call.tensor("bias"));
@@ -170,7 +175,8 @@ std::string why_not_foldable(const Model& model, const Layer& layer, const Batch
   if (!variance.gt(0).all().item<bool>() || !at::isfinite(variance).all().item<bool>())
     return "var + eps of the batch norm is zero, negative or not finite in some channel";
   const Affine affine = affine_of(model, norm);
-  if (!at::isfinite(affine.scale).all().item<bool>() || !at::isfinite(affine.shift).all().item<bool>())
+  if (!at::isfinite(affine.scale).all().item<bool>() ||
+      !at::isfinite(affine.shift).all().item<bool>())
     return "the batch norm's scale or shift is not finite in some channel";
   return "";
 }
@@ -193,21 +199,24 @@ at::Tensor scaled_rows(const at::Tensor& weight, const at::Tensor& factor) {
   const float* in = weight.const_data_ptr<float>();
   const double* factors = factor.const_data_ptr<double>();
   float* out = result.mutable_data_ptr<float>();
-  at::parallel_for(0, rows, std::max<std::int64_t>(1, (1 << 15) / width), [&](auto begin, auto end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
-        out[i] = static_cast<float>(in[i] * factors[row]);
-  });
+  at::parallel_for(0, rows, std::max<std::int64_t>(1, (1 << 15) / width),
+                   [&](auto begin, auto end) {
+                     for (std::int64_t row = begin; row < end; ++row)
+                       for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
+                         out[i] = static_cast<float>(in[i] * factors[row]);
+                   });
   return result;
 }
 
-// weight * factor in fp64, rounded once; a few rows at a time, so that what is wide stays in the cache.
+// weight * factor in fp64, rounded once; a few rows at a time, so that what is wide stays in the
+// cache.
 at::Tensor scaled(const at::Tensor& weight, const at::Tensor& factor) {
   if (is_rows(weight, factor)) return scaled_rows(weight, factor);
   constexpr std::int64_t kAtOnce = 1 << 15;
   at::Tensor result = at::empty_like(weight);  // with its strides, where it is dense
   const std::int64_t rows = weight.size(0);
-  const std::int64_t step = std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));
   for (std::int64_t start = 0; start < rows; start += step) {
     const std::int64_t count = std::min(step, rows - start);
     const at::Tensor part = factor.size(0) == 1 ? factor : factor.narrow(0, start, count);
@@ -220,16 +229,21 @@ at::Tensor scaled(const at::Tensor& weight, const at::Tensor& factor) {
 
 double largest(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kDouble: return std::numeric_limits<double>::max();
-    case at::kHalf: return 65504;
-    case at::kBFloat16: return 3.38e38;
-    default: return std::numeric_limits<float>::max();
+    case at::kDouble:
+      return std::numeric_limits<double>::max();
+    case at::kHalf:
+      return 65504;
+    case at::kBFloat16:
+      return 3.38e38;
+    default:
+      return std::numeric_limits<float>::max();
   }
 }
 
 // The largest magnitude; not finite, if any element is not.
 double magnitude(const at::Tensor& weight) {
-  if (weight.is_cpu() && weight.scalar_type() == at::kFloat && weight.is_non_overlapping_and_dense()) {
+  if (weight.is_cpu() && weight.scalar_type() == at::kFloat &&
+      weight.is_non_overlapping_and_dense()) {
     // Without its sign a float is the larger the larger its bits are, infinity and nan last.
     const float* data = weight.const_data_ptr<float>();
     std::uint32_t most = 0;
@@ -269,7 +283,8 @@ std::optional<Param> set_folded(Editor& editor, const Layer& layer, const Fold& 
     return layer.bias;
   }
   new_bias.set_requires_grad(weight.requires_grad());
-  // Beside "conv.weight" it is "conv.bias"; beside "kernel", a tensor without a module, "kernel_bias".
+  // Beside "conv.weight" it is "conv.bias"; beside "kernel", a tensor without a module,
+  // "kernel_bias".
   const std::string& weight_name = editor.state()[layer.weight.state].name;
   const std::string own = weight_name.find('.') == weight_name.npos
                               ? weight_name + "_bias"

@@ -44,7 +44,8 @@ void match_call(const Model& model, const book::Call& call, Layer& layer) {
   if (!layer.input)
     layer.problem = "its input is not a tensor of the graph";
   else if (!weight)
-    layer.problem = fmt::format("its weight {}", why_not_stored(model, kernel ? &*kernel : nullptr));
+    layer.problem =
+        fmt::format("its weight {}", why_not_stored(model, kernel ? &*kernel : nullptr));
   else if (has_bias && !layer.bias)
     layer.problem = fmt::format("its bias {}", why_not_stored(model, &*bias));
   if (weight) layer.weight = *weight;

@@ -19,7 +19,7 @@ class Writes {
   NodeId root(NodeId node) const;
 
   const Graph& graph_;
-  mutable std::vector<NodeId> parent_;                        // values that may share memory
+  mutable std::vector<NodeId> parent_;                       // values that may share memory
   std::unordered_map<NodeId, std::vector<NodeId>> writers_;  // root -> writing nodes, in order
 };
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-
 namespace refx {
 
 std::string owner_path(std::string_view state_name) {

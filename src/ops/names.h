@@ -15,9 +15,9 @@ enum class Spelling {
   module,      // call_module[fc]
 };
 
-// A stable name for a node's site in the model, from module paths: that of the module that owns a state
-// entry ("encoder.0.query" for "encoder.0.query.weight"), or the path in the node's metadata and
-// its own name.
+// A stable name for a node's site in the model, from module paths: that of the module that owns a
+// state entry ("encoder.0.query" for "encoder.0.query.weight"), or the path in the node's metadata
+// and its own name.
 std::string owner_path(std::string_view state_name);
 std::string site_name(const Node& node);
 // The modules around a node that are still called as such when the program is unflattened.

@@ -28,7 +28,8 @@ std::string config_entry(const StateEntry& entry, std::string_view path_name) {
 }
 
 bool goes_to_weights(const StateEntry& entry) {
-  return entry.kind == StateKind::parameter || (entry.kind == StateKind::buffer && entry.persistent);
+  return entry.kind == StateKind::parameter ||
+         (entry.kind == StateKind::buffer && entry.persistent);
 }
 
 }  // namespace
@@ -78,7 +79,8 @@ Blob Image::bytes_of(const at::TensorBase& tensor) {
   if (!tensor.is_cpu()) bytes = at::Tensor(bytes_in(tensor.storage())).cpu();
   tensors_.push_back(bytes);
   const c10::Storage& storage = bytes.storage();
-  return Blob{.memory = {static_cast<const char*>(storage.data()), storage.nbytes()}, .archive = nullptr};
+  return Blob{.memory = {static_cast<const char*>(storage.data()), storage.nbytes()},
+              .archive = nullptr};
 }
 
 std::string Image::record_of(const at::TensorBase& tensor) const {
@@ -120,7 +122,8 @@ void Image::put_state(const Model& model, bool weights) {
     std::string& record = names[storage_key(entry.tensor)];
     if (record.empty()) {
       auto was = original_.find(storage_key(entry.tensor));
-      const bool reuse = was != original_.end() && was->second.starts_with(folder) && !index_.count(was->second);
+      const bool reuse =
+          was != original_.end() && was->second.starts_with(folder) && !index_.count(was->second);
       record = reuse ? was->second : fresh();
       add(record, bytes_of(entry.tensor));
       storages_.emplace(storage_key(entry.tensor), record);
@@ -128,7 +131,8 @@ void Image::put_state(const Model& model, bool weights) {
     if (same && record == text->record)
       entries.key(entry.name) += text->config;
     else
-      entries.key(entry.name) += config_entry(entry, std::string_view(record).substr(folder.size()));
+      entries.key(entry.name) +=
+          config_entry(entry, std::string_view(record).substr(folder.size()));
   }
   entries.close();
   root.close();

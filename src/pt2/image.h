@@ -48,7 +48,7 @@ class Image {
   std::vector<std::unique_ptr<Image>> adopted_;
   std::unordered_map<const void*, std::string> storages_;  // storage -> its first record
   std::unordered_map<const void*, std::string> original_;  // storage -> its record in the original
-  std::unordered_map<const void*, bool> written_;          // storage -> written to since it was mapped
+  std::unordered_map<const void*, bool> written_;  // storage -> written to since it was mapped
 };
 
 // Whether two blobs hold the same bytes, told without reading them: false if that is not known.

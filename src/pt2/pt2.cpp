@@ -19,21 +19,23 @@ namespace {
 void take_records(Pt2Source& source) {
   for (const Record& record : source.archive->records())
     if (!record.name.starts_with("refx/"))
-      source.records.push_back({record, {.memory = {}, .archive = source.archive, .record = &record}, nullptr});
+      source.records.push_back(
+          {record, {.memory = {}, .archive = source.archive, .record = &record}, nullptr});
 }
 
 void index_records(Pt2Source& source) {
   for (std::size_t i = 0; i < source.records.size(); ++i)
     if (!source.record_index.emplace(source.records[i].record.name, i).second)
-      throw Error(fmt::format("{}: record '{}' stands twice", source.path(), source.records[i].record.name));
+      throw Error(fmt::format("{}: record '{}' stands twice", source.path(),
+                              source.records[i].record.name));
 }
 
 void check_kind(const Archive& archive) {
   auto expect = [&](std::string_view name, std::string_view value) {
     const std::string_view found = archive.read(archive.at(name));
     if (found != value)
-      throw Error(fmt::format("{}: record '{}' says '{}', and refx reads '{}' only", archive.path(), name,
-                              found.substr(0, 20), value));
+      throw Error(fmt::format("{}: record '{}' says '{}', and refx reads '{}' only", archive.path(),
+                              name, found.substr(0, 20), value));
   };
   if (archive.find("byteorder")) expect("byteorder", "little");
   expect("archive_format", "pt2");
@@ -51,8 +53,9 @@ void check_kind(const Archive& archive) {
 const Pt2Source& source_of(const Model& model) {
   const auto* source = dynamic_cast<const Pt2Source*>(model.source().get());
   if (!source)
-    throw Error("only a model that was loaded from a .pt2 file can be saved as one; "
-                "export it with torch.export.save and load that");
+    throw Error(
+        "only a model that was loaded from a .pt2 file can be saved as one; "
+        "export it with torch.export.save and load that");
   return *source;
 }
 
@@ -85,12 +88,14 @@ Model load(const std::string& path, const LoadOptions& options) {
   source->archive = Archive::open(path);
   check_kind(*source->archive);
   const auto& records = source->archive->records();
-  const bool touched = std::any_of(records.begin(), records.end(),
-                                   [](const Record& record) { return record.name.starts_with("refx/"); });
+  const bool touched = std::any_of(records.begin(), records.end(), [](const Record& record) {
+    return record.name.starts_with("refx/");
+  });
   const bool history = options.history && touched;
   if (history && !source->archive->find(kHistory))
     throw HintedError(
-        fmt::format("{}: there are records of a history, but no '{}'", path, kHistory), Hint::forget);
+        fmt::format("{}: there are records of a history, but no '{}'", path, kHistory),
+        Hint::forget);
   source->whole = !touched;
   if (history)
     read_original_records(*source);
@@ -117,7 +122,8 @@ Model load(const std::string& path, const LoadOptions& options) {
 void save(const Model& model, const std::string& path) {
   const Pt2Source& source = source_of(model);
   if (is_original(model, source))
-    if (const auto skeleton = source.original_skeleton()) return write_original(source, *skeleton, path);
+    if (const auto skeleton = source.original_skeleton())
+      return write_original(source, *skeleton, path);
   Image image(model, source);
   if (!model.history().empty()) add_history(image, model, source);
   write(image, source, path);

@@ -97,7 +97,8 @@ class Reader {
     if (kind == "as_sym_ints" || kind == "as_sym_floats" || kind == "as_sym_bools")
       return list(value, a_symbol);
     if (kind == "as_scalar_type") return known(scalar_type_of(value.get_int64()), "scalar type");
-    if (kind == "as_memory_format") return known(memory_format_of(value.get_int64()), "memory format");
+    if (kind == "as_memory_format")
+      return known(memory_format_of(value.get_int64()), "memory format");
     if (kind == "as_layout") return known(layout_of(value.get_int64()), "layout");
     if (kind == "as_device") return device(value.get_object());
     if (kind == "as_optional_tensor") return optional_tensor(value.get_object());
@@ -105,8 +106,10 @@ class Reader {
       return list(value, [this](ondemand::value v) { return optional_tensor(v.get_object()); });
     if (kind == "as_nested_tensors")
       return list(value, [&](ondemand::value v) { return list(v, a_tensor); });
-    if (kind == "as_int_lists") return list(value, [&](ondemand::value v) { return list(v, integer); });
-    if (kind == "as_float_lists") return list(value, [&](ondemand::value v) { return list(v, number); });
+    if (kind == "as_int_lists")
+      return list(value, [&](ondemand::value v) { return list(v, integer); });
+    if (kind == "as_float_lists")
+      return list(value, [&](ondemand::value v) { return list(v, number); });
     if (kind == "as_complex") {
       ondemand::object parts = value.get_object();
       const double real = double_in(parts["real"]);
@@ -120,7 +123,8 @@ class Reader {
       }
       return dict;
     }
-    if (kind == "as_graph" || kind == "as_custom_obj" || kind == "as_operator") return raw(kind, value);
+    if (kind == "as_graph" || kind == "as_custom_obj" || kind == "as_operator")
+      return raw(kind, value);
     // It may name values, which a rewrite would then take away.
     document_.fail("an argument of a kind that refx does not know");
   }
@@ -146,9 +150,14 @@ class Reader {
   Arg raw(std::string_view kind, ondemand::value value) {
     std::string_view text;
     switch (value.type()) {
-      case ondemand::json_type::object: text = value.get_object().value().raw_json(); break;
-      case ondemand::json_type::array: text = value.get_array().value().raw_json(); break;
-      default: text = value.raw_json_token();
+      case ondemand::json_type::object:
+        text = value.get_object().value().raw_json();
+        break;
+      case ondemand::json_type::array:
+        text = value.get_array().value().raw_json();
+        break;
+      default:
+        text = value.raw_json_token();
     }
     while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
     return Raw{fmt::format("{{\"{}\": {}}}", kind, text)};

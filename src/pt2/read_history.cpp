@@ -18,7 +18,9 @@ namespace dom = simdjson::dom;
 
 constexpr std::size_t kHashDigits = 32;
 
-std::string text_in(const dom::element& element) { return std::string(element.get_string().value()); }
+std::string text_in(const dom::element& element) {
+  return std::string(element.get_string().value());
+}
 
 // The parsed refx/history.json. Failures name the file.
 class HistoryReader {
@@ -32,11 +34,13 @@ class HistoryReader {
       root_ = parser_.parse(text.data(), text.size(), false);
       const std::int64_t format = root_["format"].get_int64();
       if (format != 1)
-        throw Error(fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
+        throw Error(
+            fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
       f();
     } catch (const HintedError& error) {
-      throw HintedError(fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.problem()),
-                        error.hint());
+      throw HintedError(
+          fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.problem()),
+          error.hint());
     } catch (const std::exception& error) {
       throw Error(fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.what()));
     }
@@ -45,13 +49,14 @@ class HistoryReader {
   // ---- the original's records -------------------------------------------------------------------
 
   void check_fit() {
-    const std::string now = fit_of(archive_.read(archive_.at(kModelRecord)),
-                                   archive_.read(archive_.at(kWeightsConfig)),
-                                   archive_.read(archive_.at(kConstantsConfig)));
+    const std::string now =
+        fit_of(archive_.read(archive_.at(kModelRecord)), archive_.read(archive_.at(kWeightsConfig)),
+               archive_.read(archive_.at(kConstantsConfig)));
     if (text_in(root_["fits"]) != now)
-      throw HintedError("another program has changed the model since refx wrote it, so its history does "
-                        "not belong to it any more",
-                        Hint::forget);
+      throw HintedError(
+          "another program has changed the model since refx wrote it, so its history does "
+          "not belong to it any more",
+          Hint::forget);
   }
 
   void records(Pt2Source& source) {
@@ -100,13 +105,16 @@ class HistoryReader {
                         piece.length >= 0 && piece.length <= tensor.size(piece.dim) &&
                         piece.start <= tensor.size(piece.dim) - piece.length;
     const auto rows = inside ? static_cast<std::uint64_t>(tensor.size(piece.dim)) : 1;
-    if (!inside || (rows && tensor.nbytes() / rows * static_cast<std::uint64_t>(piece.length) != bytes))
+    if (!inside ||
+        (rows && tensor.nbytes() / rows * static_cast<std::uint64_t>(piece.length) != bytes))
       throw Error(fmt::format("storages[{}] is not inside its tensor", index));
     std::string record = in_record ? text_in(name) : std::string(kHistory);
-    return slice_content(std::move(tensor), piece, bytes, hash(text_in(item["hash"])), std::move(record));
+    return slice_content(std::move(tensor), piece, bytes, hash(text_in(item["hash"])),
+                         std::move(record));
   }
 
-  // ---- steps --------------------------------------------------------------------------------------
+  // ---- steps
+  // --------------------------------------------------------------------------------------
 
   void steps(Model& model) {
     Restorer restorer(model);
@@ -149,10 +157,13 @@ class HistoryReader {
   }
 
   Step step(const Model& model, const dom::element& item) {
-    const FindNode node_of = [this](std::string_view name) { return find(nodes_, std::string(name)); };
+    const FindNode node_of = [this](std::string_view name) {
+      return find(nodes_, std::string(name));
+    };
     Step step;
     step.id = StepId(static_cast<std::uint32_t>(item["id"].get_uint64()));
-    if (model.history().contains(step.id)) throw Error(fmt::format("step {} stands twice", step.id.value));
+    if (model.history().contains(step.id))
+      throw Error(fmt::format("step {} stands twice", step.id.value));
     step.transformation = text_in(item["transformation"]);
     step.signature = text_in(item["signature"]);
     step.parameters = read_values(item["parameters"], node_of);
@@ -205,9 +216,11 @@ class HistoryReader {
     Node node;
     node.op = opcode(text_in(item["op"]));
     node.name = text_in(item["name"]);
-    if (find(nodes_, node.name) != id) throw Error(fmt::format("node '{}' changes its name", node.name));
+    if (find(nodes_, node.name) != id)
+      throw Error(fmt::format("node '{}' changes its name", node.name));
     node.target = text_in(item["target"]);
-    if (const Arg args = read_value(item["args"], node_of); args.is<List>()) node.args = args.get<List>()->items;
+    if (const Arg args = read_value(item["args"], node_of); args.is<List>())
+      node.args = args.get<List>()->items;
     node.kwargs = read_values(item["kwargs"], node_of);
     dom::element field;
     if (!item["state"].get(field)) node.state = text_in(field);
@@ -222,7 +235,8 @@ class HistoryReader {
       if (of.value < texts.size()) node.meta = texts[of.value].node->meta;
     } else if (!item["meta"].get(field)) {
       auto meta = std::make_shared<Meta>();
-      for (const auto& [key, value] : field.get_object()) meta->emplace_back(std::string(key), text_in(value));
+      for (const auto& [key, value] : field.get_object())
+        meta->emplace_back(std::string(key), text_in(value));
       node.meta = meta;
     }
     if (!item["marks"].get(field))
@@ -231,8 +245,8 @@ class HistoryReader {
   }
 
   static Opcode opcode(const std::string& name) {
-    for (Opcode op : {Opcode::placeholder, Opcode::get_attr, Opcode::call_function, Opcode::call_module,
-                      Opcode::call_method, Opcode::output})
+    for (Opcode op : {Opcode::placeholder, Opcode::get_attr, Opcode::call_function,
+                      Opcode::call_module, Opcode::call_method, Opcode::output})
       if (to_string(op) == name) return op;
     throw Error(fmt::format("unknown opcode '{}'", name));
   }

@@ -26,8 +26,9 @@ JsonDocument::JsonDocument(std::string file, std::string_view record, std::strin
 
 void JsonDocument::fail(const std::string& what) const {
   const std::string where = trail.text();
-  throw Error(fmt::format("{}: record '{}'{}{}: {}; the file is damaged or not from torch.export.save",
-                          file_, record_, where.empty() ? "" : ", ", where, what));
+  throw Error(
+      fmt::format("{}: record '{}'{}{}: {}; the file is damaged or not from torch.export.save",
+                  file_, record_, where.empty() ? "" : ", ", where, what));
 }
 
 std::string string_in(ondemand::value value) { return std::string(value.get_string().value()); }

@@ -15,7 +15,9 @@ class Trail {
  public:
   class Step {
    public:
-    Step(Trail& trail, std::string_view name) : trail_(trail) { trail_.steps_.push_back({std::string(name), kNone}); }
+    Step(Trail& trail, std::string_view name) : trail_(trail) {
+      trail_.steps_.push_back({std::string(name), kNone});
+    }
     Step(Trail& trail, std::size_t index) : trail_(trail) { trail_.steps_.push_back({{}, index}); }
     // Left in place by an exception, so that it can be told.
     ~Step() {
@@ -60,7 +62,8 @@ class JsonDocument {
       auto document = parser_.iterate(simdjson::padded_string_view(
           text_.data(), text_.size(), text_.size() + simdjson::SIMDJSON_PADDING));
       ondemand::object root = document.get_object();
-      if (slice(root).size() != text_.size()) fail("there is something after the end of the document");
+      if (slice(root).size() != text_.size())
+        fail("there is something after the end of the document");
       f(root);
     } catch (const simdjson::simdjson_error& error) {
       fail(error.what());

@@ -23,7 +23,9 @@ struct Value {
 class ProgramReader {
  public:
   ProgramReader(Pt2Source& source, Editor& editor)
-      : source_(source), editor_(editor), document_(source.path(), source.place_of(kModelRecord), source.model_text) {}
+      : source_(source),
+        editor_(editor),
+        document_(source.path(), source.place_of(kModelRecord), source.model_text) {}
 
   void read() {
     document_.read([&](ondemand::object& root) {
@@ -43,9 +45,10 @@ class ProgramReader {
     const Trail::Step step(document_.trail, "schema_version");
     const std::int64_t major = root["schema_version"].get_object()["major"].get_int64();
     if (major != kSchemaMajor)
-      throw Error(fmt::format("{}: record '{}': schema_version {} is not one that refx reads ({}: torch 2.11 to "
-                              "2.13); save the model again with such a torch",
-                              source_.path(), kModelRecord, major, kSchemaMajor));
+      throw Error(fmt::format(
+          "{}: record '{}': schema_version {} is not one that refx reads ({}: torch 2.11 to "
+          "2.13); save the model again with such a torch",
+          source_.path(), kModelRecord, major, kSchemaMajor));
   }
 
   void ranges(ondemand::object& root) {
@@ -95,7 +98,7 @@ class ProgramReader {
       for (auto field : item.get_object()) {
         const std::string_view kind = field.unescaped_key();
         ondemand::object spec = field.value().get_object();
-        const char* target = kind == "buffer_mutation"      ? "buffer_name"
+        const char* target = kind == "buffer_mutation"       ? "buffer_name"
                              : kind == "parameter_mutation"  ? "parameter_name"
                              : kind == "user_input_mutation" ? "user_input_name"
                                                              : nullptr;
@@ -153,7 +156,8 @@ class ProgramReader {
           type = std::make_shared<const TensorType>(
               read_tensor_meta(document_, meta, source_.symbols).type);
         value.type = type;
-        if (!values_.emplace(name, value).second) document_.fail(fmt::format("'{}' stands twice", name));
+        if (!values_.emplace(name, value).second)
+          document_.fail(fmt::format("'{}' stands twice", name));
       }
     }
     for (const char* kind : {"sym_int", "sym_float", "sym_bool"}) {
@@ -215,7 +219,8 @@ class ProgramReader {
       outputs.items.push_back(read_arg(document_, item.get_object(), editor_.graph()));
     }
     if (outputs.items.size() != outputs_expected_)
-      document_.fail(fmt::format("{} outputs, but {} output_specs", outputs.items.size(), outputs_expected_));
+      document_.fail(
+          fmt::format("{} outputs, but {} output_specs", outputs.items.size(), outputs_expected_));
     returned_ = std::move(outputs);
     module.reset();
   }
@@ -265,8 +270,8 @@ class ProgramReader {
   }
 
   struct Output {
-    std::string name;            // empty: nothing is made
-    std::vector<Output> items;   // of a list
+    std::string name;           // empty: nothing is made
+    std::vector<Output> items;  // of a list
     bool is_list = false;
   };
 
@@ -328,7 +333,8 @@ class ProgramReader {
     for (char c : base) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
     for (std::size_t n = 0;; ++n) {
       std::string name = n == 0 ? stem + "_outputs" : fmt::format("{}_outputs_{}", stem, n);
-      if (!values_.count(name) && !source_.symbolic.count(name) && !editor_.graph().name_taken(name))
+      if (!values_.count(name) && !source_.symbolic.count(name) &&
+          !editor_.graph().name_taken(name))
         return name;
     }
   }
@@ -372,7 +378,8 @@ class ProgramReader {
 
   std::string value_name(std::string_view name) {
     std::string text(name);
-    if (!values_.count(text)) document_.fail(fmt::format("'{}' has no entry in tensor_values", name));
+    if (!values_.count(text))
+      document_.fail(fmt::format("'{}' has no entry in tensor_values", name));
     return text;
   }
 
@@ -405,7 +412,8 @@ class ProgramReader {
     for (auto field : object) {
       std::string key(field.unescaped_key().value());
       ondemand::value value = field.value();
-      if (value.type() == ondemand::json_type::string) meta->emplace_back(std::move(key), string_in(value));
+      if (value.type() == ondemand::json_type::string)
+        meta->emplace_back(std::move(key), string_in(value));
     }
     return meta->empty() ? nullptr : meta;
   }

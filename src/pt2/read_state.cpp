@@ -51,7 +51,8 @@ class StateReader {
         meta = read_tensor_meta(document, value.get_object(), source_.symbols);
     }
     const auto* record = source_.original(text.record);
-    if (!record) document.fail(fmt::format("names record '{}', which the file does not have", text.record));
+    if (!record)
+      document.fail(fmt::format("names record '{}', which the file does not have", text.record));
 
     StateEntry state{.name = name, .tensor = {}};
     const auto role = roles_.find(name);
@@ -64,8 +65,8 @@ class StateReader {
                  : what == StateRole::constant ? StateKind::constant
                                                : StateKind::buffer;
     state.persistent = what != StateRole::other_buffer;
-    text.opaque = pickled || !meta || meta->type.layout != c10::kStrided ||
-                  !has_device(meta->type.device);
+    text.opaque =
+        pickled || !meta || meta->type.layout != c10::kStrided || !has_device(meta->type.device);
     if (text.opaque) {
       state.tensor = stand_in(meta ? &*meta : nullptr);
     } else {

@@ -27,7 +27,6 @@ class Pt2Source final : public Source {
   std::string_view sample_inputs() const override;
   const std::map<std::string, Range>& ranges() const override { return symbol_ranges; }
 
-
   // The original's record of that name: text, checked; throws Error if it is missing.
   std::string_view text(std::string_view record) const;
 

@@ -17,9 +17,13 @@ namespace {
 
 class SliceOf final : public Content {
  public:
-  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size, std::array<std::uint64_t, 2> hash,
-          std::string name)
-      : memory_(size), whole_(std::move(whole)), piece_(piece), hash_(hash), name_(std::move(name)) {}
+  SliceOf(at::TensorBase whole, const Piece& piece, std::size_t size,
+          std::array<std::uint64_t, 2> hash, std::string name)
+      : memory_(size),
+        whole_(std::move(whole)),
+        piece_(piece),
+        hash_(hash),
+        name_(std::move(name)) {}
 
   void* data() const override { return memory_.data(); }
   std::size_t size() const override { return memory_.size(); }
@@ -31,9 +35,10 @@ class SliceOf final : public Content {
         at::Tensor(whole_).detach().narrow(piece_.dim, piece_.start, piece_.length).contiguous();
     REFX_CHECK(part.nbytes() == size(), "a slice has another size than its original");
     if (content_hash(part) != hash_)
-      throw LostContent(fmt::format("an original was kept as part of record '{}', which another program has changed "
-                              "since; it is lost, but the change can be carried back to it",
-                              name_));
+      throw LostContent(fmt::format(
+          "an original was kept as part of record '{}', which another program has changed "
+          "since; it is lost, but the change can be carried back to it",
+          name_));
     if (size() > 0) std::memcpy(data(), part.const_data_ptr(), size());
   }
 

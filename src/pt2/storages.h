@@ -24,7 +24,7 @@ class Storages {
   c10::Storage of_record(const Record& record);  // of the source's archive
   // The same bytes in memory of their own: what is written to the other is not seen here.
   c10::Storage unshared(const Record& record);
-  c10::Storage of_original(const std::string& record);   // wherever that is kept now
+  c10::Storage of_original(const std::string& record);  // wherever that is kept now
   // The same bytes on this device, copied there once; the storage itself if it is there already.
   c10::Storage on(c10::Device device, const c10::Storage& storage);
   // The record that the storage was made of; null for any other memory.

@@ -35,9 +35,11 @@ std::string why_outside(const TensorMeta& meta, std::uint64_t bytes) {
   }
   std::int64_t end = 0;
   const auto item = static_cast<std::int64_t>(c10::elementSize(meta.type.dtype));
-  if (fits && count > 0) fits = add_product(end, last, item) && !__builtin_add_overflow(end, item, &end);
+  if (fits && count > 0)
+    fits = add_product(end, last, item) && !__builtin_add_overflow(end, item, &end);
   if (fits && static_cast<std::uint64_t>(end) <= bytes) return "";
-  return fmt::format("its sizes, strides and storage_offset do not fit into the {} bytes of its record", bytes);
+  return fmt::format(
+      "its sizes, strides and storage_offset do not fit into the {} bytes of its record", bytes);
 }
 
 namespace {

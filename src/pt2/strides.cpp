@@ -27,12 +27,15 @@ std::optional<Numbers> numbers(const std::vector<Dim>& dims) {
 
 std::optional<at::Tensor> example(const TensorType& type) {
   const auto sizes = numbers(type.sizes);
-  const auto strides = numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides);
+  const auto strides =
+      numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides);
   if (!sizes || !strides || type.layout != c10::kStrided) return std::nullopt;
-  return at::empty_strided(*sizes, *strides, at::TensorOptions().dtype(type.dtype).device(c10::kMeta));
+  return at::empty_strided(*sizes, *strides,
+                           at::TensorOptions().dtype(type.dtype).device(c10::kMeta));
 }
 
-std::optional<std::int64_t> integer(const Node& node, std::size_t position, std::optional<std::int64_t> otherwise = {}) {
+std::optional<std::int64_t> integer(const Node& node, std::size_t position,
+                                    std::optional<std::int64_t> otherwise = {}) {
   if (position >= node.args.size()) return otherwise;
   const auto* value = node.args[position].get<std::int64_t>();
   return value ? std::optional(*value) : std::nullopt;
@@ -80,7 +83,8 @@ std::optional<at::Tensor> view_of(const at::Tensor& input, std::string_view op, 
   return std::nullopt;
 }
 
-// The old stride with another number in front: "32*s1" becomes "96*s1" where it is 3 times as large.
+// The old stride with another number in front: "32*s1" becomes "96*s1" where it is 3 times as
+// large.
 std::optional<Dim> scaled(const Dim& old, std::int64_t value) {
   if (old.known()) return Dim(value);
   if (old.value == value) return old;
@@ -101,7 +105,8 @@ std::optional<Dim> scaled(const Dim& old, std::int64_t value) {
 
 TypePtr with_strides(const TypePtr& old, at::IntArrayRef strides) {
   auto type = std::make_shared<TensorType>(*old);
-  const std::vector<Dim> before = old->strides.empty() ? contiguous_strides(old->sizes) : old->strides;
+  const std::vector<Dim> before =
+      old->strides.empty() ? contiguous_strides(old->sizes) : old->strides;
   type->strides.clear();
   for (std::size_t i = 0; i < before.size(); ++i) {
     auto dim = scaled(before[i], strides[i]);

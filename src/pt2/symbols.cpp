@@ -74,7 +74,8 @@ class Reader {
   static std::string spelled(const std::string& head, const std::vector<std::string>& parts) {
     std::vector<std::string> factors;
     for (const std::string& part : parts) factors.push_back(factor(part));
-    if ((head == "Integer" || head == "Symbol" || head == "Float") && !parts.empty()) return parts[0];
+    if ((head == "Integer" || head == "Symbol" || head == "Float") && !parts.empty())
+      return parts[0];
     if (head == "Mul") return fmt::format("{}", fmt::join(factors, "*"));
     if (head == "Add") return fmt::format("{}", fmt::join(parts, " + "));
     if (head == "Pow" && parts.size() == 2) return factors[0] + "**" + factors[1];
@@ -100,9 +101,8 @@ std::string Symbols::readable(const std::string& stored) {
 
 std::string Symbols::stored(std::string_view readable) const {
   if (auto it = stored_.find(std::string(readable)); it != stored_.end()) return it->second;
-  if (!readable.empty() && std::all_of(readable.begin(), readable.end(), [](unsigned char c) {
-        return std::isdigit(c);
-      }))
+  if (!readable.empty() && std::all_of(readable.begin(), readable.end(),
+                                       [](unsigned char c) { return std::isdigit(c); }))
     return fmt::format("Integer({})", readable);
   std::vector<std::string> factors;
   int depth = 0;
@@ -114,7 +114,8 @@ std::string Symbols::stored(std::string_view readable) const {
     std::string_view part = readable.substr(start, i - start);
     start = i + 1;
     if (part == readable || part.empty())
-      throw Error(fmt::format("the symbolic size '{}' is not made of sizes of this model", readable));
+      throw Error(
+          fmt::format("the symbolic size '{}' is not made of sizes of this model", readable));
     if (part.starts_with('(') && part.ends_with(')')) part = part.substr(1, part.size() - 2);
     factors.push_back(stored(part));
   }

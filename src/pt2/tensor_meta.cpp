@@ -107,12 +107,14 @@ TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Sym
       meta.type.layout = *layout;
     }
   }
-  const bool differentiable = c10::isFloatingType(meta.type.dtype) || c10::isComplexType(meta.type.dtype);
+  const bool differentiable =
+      c10::isFloatingType(meta.type.dtype) || c10::isComplexType(meta.type.dtype);
   if (meta.type.requires_grad && !differentiable)
     document.fail(fmt::format("requires_grad on a tensor of {}", c10::toString(meta.type.dtype)));
   if (meta.type.layout == c10::kStrided) {
     if (meta.strides.size() != meta.type.sizes.size())
-      document.fail(fmt::format("{} sizes but {} strides", meta.type.sizes.size(), meta.strides.size()));
+      document.fail(
+          fmt::format("{} sizes but {} strides", meta.type.sizes.size(), meta.strides.size()));
     if (meta.strides != contiguous_strides(meta.type.sizes)) meta.type.strides = meta.strides;
   }
   return meta;
@@ -121,15 +123,18 @@ TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Sym
 void append_tensor_meta(std::string& out, const TensorType& type, const Symbols& symbols,
                         std::int64_t offset) {
   const auto dtype = number_of(type.dtype);
-  if (!dtype) throw Error(fmt::format("torch.export cannot store {} tensors", c10::toString(type.dtype)));
+  if (!dtype)
+    throw Error(fmt::format("torch.export cannot store {} tensors", c10::toString(type.dtype)));
   fmt::format_to(std::back_inserter(out), "{{\"dtype\": {}, \"sizes\": ", *dtype);
   append_dims(out, type.sizes, symbols);
-  fmt::format_to(std::back_inserter(out), ", \"requires_grad\": {}, \"device\": {{\"type\": \"{}\", \"index\": ",
+  fmt::format_to(std::back_inserter(out),
+                 ", \"requires_grad\": {}, \"device\": {{\"type\": \"{}\", \"index\": ",
                  type.requires_grad, c10::DeviceTypeName(type.device.type(), true));
   out += type.device.has_index() ? std::to_string(type.device.index()) : "null";
   out += "}, \"strides\": ";
   append_dims(out, type.strides.empty() ? contiguous_strides(type.sizes) : type.strides, symbols);
-  fmt::format_to(std::back_inserter(out), ", \"storage_offset\": {{\"as_int\": {}}}, \"layout\": {}}}", offset,
+  fmt::format_to(std::back_inserter(out),
+                 ", \"storage_offset\": {{\"as_int\": {}}}, \"layout\": {}}}", offset,
                  number_of(type.layout).value_or(7));
 }
 

@@ -10,9 +10,9 @@ namespace refx {
 
 // What the file says of a tensor.
 struct TensorMeta {
-  TensorType type;            // strides left empty where they are contiguous
-  std::vector<Dim> strides;   // always
-  Dim offset;                 // into the storage
+  TensorType type;           // strides left empty where they are contiguous
+  std::vector<Dim> strides;  // always
+  Dim offset;                // into the storage
 };
 
 TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Symbols& symbols);

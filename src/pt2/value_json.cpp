@@ -102,7 +102,8 @@ double number_in(const dom::element& element) {
 
 Args items_in(const dom::element& element, const FindNode& find, int depth) {
   Args items;
-  for (const dom::element& item : element.get_array()) items.push_back(read_value(item, find, depth + 1));
+  for (const dom::element& item : element.get_array())
+    items.push_back(read_value(item, find, depth + 1));
   return items;
 }
 
@@ -136,15 +137,22 @@ Arg tagged_value(std::string_view tag, const dom::element& value, const FindNode
 Arg read_value(const dom::element& element, const FindNode& find, int depth) {
   if (depth > kDepth) throw Error("a value is nested too deeply");
   switch (element.type()) {
-    case dom::element_type::NULL_VALUE: return None{};
-    case dom::element_type::BOOL: return element.get_bool().value();
-    case dom::element_type::INT64: return element.get_int64().value();
-    case dom::element_type::STRING: return std::string(element.get_string().value());
-    case dom::element_type::ARRAY: return List{items_in(element, find, depth)};
+    case dom::element_type::NULL_VALUE:
+      return None{};
+    case dom::element_type::BOOL:
+      return element.get_bool().value();
+    case dom::element_type::INT64:
+      return element.get_int64().value();
+    case dom::element_type::STRING:
+      return std::string(element.get_string().value());
+    case dom::element_type::ARRAY:
+      return List{items_in(element, find, depth)};
     case dom::element_type::OBJECT:
-      for (const auto& [tag, value] : element.get_object()) return tagged_value(tag, value, find, depth);
+      for (const auto& [tag, value] : element.get_object())
+        return tagged_value(tag, value, find, depth);
       break;
-    default: break;
+    default:
+      break;
   }
   throw Error("a value of unknown kind");
 }

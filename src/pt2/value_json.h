@@ -10,7 +10,8 @@
 namespace refx {
 
 // Arguments in a saved history: exact, whatever they are; nodes by name.
-void append_value(std::string& out, const Arg& arg, const std::function<std::string(NodeId)>& name_of);
+void append_value(std::string& out, const Arg& arg,
+                  const std::function<std::string(NodeId)>& name_of);
 void append_values(std::string& out, const Kwargs& kwargs,
                    const std::function<std::string(NodeId)>& name_of);
 

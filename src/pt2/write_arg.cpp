@@ -71,7 +71,8 @@ class Writer {
   }
 
   void reference(NodeId id) {
-    field(kind_of(id) == "tensor" ? "name" : "as_name", [&] { append_json(out_, graph_[id].name); });
+    field(kind_of(id) == "tensor" ? "name" : "as_name",
+          [&] { append_json(out_, graph_[id].name); });
   }
 
   std::string scalar_kind(const Arg& arg) const {
@@ -114,7 +115,9 @@ class Writer {
     });
   }
 
-  static bool all(const Args& args, auto&& test) { return std::all_of(args.begin(), args.end(), test); }
+  static bool all(const Args& args, auto&& test) {
+    return std::all_of(args.begin(), args.end(), test);
+  }
 
   void items(const Args& args, const c10::TypePtr& type) {
     if (args.empty()) return list(empty_kind(type), args, [](const Arg&) {});
@@ -170,8 +173,8 @@ class Writer {
 
 }  // namespace
 
-void append_arg(std::string& out, const Arg& arg, const Graph& graph, const SymbolicValues& symbolic,
-                const c10::TypePtr& type) {
+void append_arg(std::string& out, const Arg& arg, const Graph& graph,
+                const SymbolicValues& symbolic, const c10::TypePtr& type) {
   Writer(out, graph, symbolic).any(arg, type);
 }
 

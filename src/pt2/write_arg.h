@@ -14,7 +14,7 @@ using SymbolicValues = std::unordered_map<std::string, std::string>;
 
 // An argument as torch.export's schema has it. `type`, if known, decides what an empty list is.
 // Throws Error for what a file cannot hold.
-void append_arg(std::string& out, const Arg& arg, const Graph& graph, const SymbolicValues& symbolic,
-                const c10::TypePtr& type = nullptr);
+void append_arg(std::string& out, const Arg& arg, const Graph& graph,
+                const SymbolicValues& symbolic, const c10::TypePtr& type = nullptr);
 
 }  // namespace refx

@@ -36,8 +36,8 @@ bool same_bits(const at::TensorBase& whole, const Piece& piece, const at::Tensor
   const at::Tensor slice =
       at::Tensor(whole).detach().narrow(piece.dim, piece.start, piece.length).contiguous();
   return slice.nbytes() == part.nbytes() &&
-         (part.nbytes() == 0 ||
-          std::memcmp(slice.const_data_ptr(), at::Tensor(part).const_data_ptr(), part.nbytes()) == 0);
+         (part.nbytes() == 0 || std::memcmp(slice.const_data_ptr(),
+                                            at::Tensor(part).const_data_ptr(), part.nbytes()) == 0);
 }
 
 class HistoryWriter {
@@ -46,8 +46,9 @@ class HistoryWriter {
       : image_(image), model_(model), source_(source), origin_(original_of(model)) {}
 
   void write() {
-    const std::string fits = fit_of(image_.find(kModelRecord)->memory, image_.find(kWeightsConfig)->memory,
-                                    image_.find(kConstantsConfig)->memory);
+    const std::string fits =
+        fit_of(image_.find(kModelRecord)->memory, image_.find(kWeightsConfig)->memory,
+               image_.find(kConstantsConfig)->memory);
     find_slices();
     const std::string records = original_records();
     const std::string steps = this->steps();
@@ -72,7 +73,8 @@ class HistoryWriter {
     for (const std::string& item : items) list.next() += item;
   }
 
-  // ---- tensors ------------------------------------------------------------------------------------
+  // ---- tensors
+  // ------------------------------------------------------------------------------------
 
   struct SliceOf {
     at::TensorBase whole;
@@ -86,15 +88,17 @@ class HistoryWriter {
     for (const Step& step : model_.history()) {
       std::unordered_map<StateId, const Change<StateEntry>*> changes;
       for (const Edit& edit : step.edits)
-        if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) changes.emplace(change->id, change);
+        if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
+          changes.emplace(change->id, change);
       for (const Piece& piece : step.pieces) {
         if (!piece.part) continue;
         const auto& whole = changes.at(piece.whole)->after;
         const auto& part = changes.at(piece.part)->before;
         if (!whole || !part || !fills_storage(part->tensor)) continue;
         if (same_bits(whole->tensor, piece, part->tensor))
-          slices_.try_emplace(key_of_storage(part->tensor),
-                              SliceOf{whole->tensor, piece, part->tensor.nbytes(), content_hash(part->tensor)});
+          slices_.try_emplace(
+              key_of_storage(part->tensor),
+              SliceOf{whole->tensor, piece, part->tensor.nbytes(), content_hash(part->tensor)});
       }
     }
   }
@@ -120,8 +124,9 @@ class HistoryWriter {
   std::string slice_text(const SliceOf& slice) {
     const std::size_t whole = this->tensor(slice.whole);
     return fmt::format(
-        "{{\"whole\": {}, \"dim\": {}, \"start\": {}, \"length\": {}, \"bytes\": {}, \"hash\": \"{}\"}}", whole,
-        slice.piece.dim, slice.piece.start, slice.piece.length, slice.size, hex(slice.hash));
+        "{{\"whole\": {}, \"dim\": {}, \"start\": {}, \"length\": {}, \"bytes\": {}, \"hash\": "
+        "\"{}\"}}",
+        whole, slice.piece.dim, slice.piece.start, slice.piece.length, slice.size, hex(slice.hash));
   }
 
   std::size_t tensor(const at::TensorBase& tensor) {
@@ -134,7 +139,8 @@ class HistoryWriter {
     return tensor_index_[tensor.unsafeGetTensorImpl()] = tensors_.size() - 1;
   }
 
-  // ---- the original -------------------------------------------------------------------------------
+  // ---- the original
+  // -------------------------------------------------------------------------------
 
   std::string original_records() {
     std::vector<std::string> records;
@@ -146,7 +152,8 @@ class HistoryWriter {
       if (skeleton) image_.add("refx/skeleton", *skeleton);
     } else {
       auto image = std::make_unique<Image>(origin_, source_);
-      map_original_storages([&](StateId id) { return image->record_of(origin_.state().tensor(id)); });
+      map_original_storages(
+          [&](StateId id) { return image->record_of(origin_.state().tensor(id)); });
       for (const Image::Item& item : image->items())
         records.push_back(original_record(item.name, item.blob, nullptr));
       image_.adopt(std::move(image));  // records of it are now ours
@@ -170,7 +177,8 @@ class HistoryWriter {
     std::string where;
     const Blob* now = image_.find(name);
     auto storage = storage_of_record_.find(name);
-    auto slice = storage == storage_of_record_.end() ? slices_.end() : slices_.find(storage->second);
+    auto slice =
+        storage == storage_of_record_.end() ? slices_.end() : slices_.find(storage->second);
     if (now && (!original || !original->content) && surely_same(*now, blob)) {
       where = fmt::format("\"record\": {}", json_quoted(name));
     } else if (slice != slices_.end()) {
@@ -181,7 +189,8 @@ class HistoryWriter {
       Blob bytes = blob;
       if (original && original->content) {
         original->content->require();
-        bytes = Blob{.memory = {static_cast<const char*>(original->content->data()), original->content->size()},
+        bytes = Blob{.memory = {static_cast<const char*>(original->content->data()),
+                                original->content->size()},
                      .archive = nullptr};
       }
       image_.add(kept, bytes);
@@ -189,11 +198,12 @@ class HistoryWriter {
     }
     if (!original) return fmt::format("{{\"name\": {}, {}}}", json_quoted(name), where);
     const Record& record = original->record;
-    return fmt::format("{{\"name\": {}, {}, \"offset\": {}, \"size\": {}, \"crc\": {}}}", json_quoted(name),
-                       where, record.offset, record.size, record.crc);
+    return fmt::format("{{\"name\": {}, {}, \"offset\": {}, \"size\": {}, \"crc\": {}}}",
+                       json_quoted(name), where, record.offset, record.size, record.crc);
   }
 
-  // ---- steps --------------------------------------------------------------------------------------
+  // ---- steps
+  // --------------------------------------------------------------------------------------
 
   // Every node and entry that the steps write keeps its name, alive or not.
   void collect_names() {
@@ -210,7 +220,8 @@ class HistoryWriter {
         }
       }
     for (NodeId id : origin_.graph())
-      if (const Node& node = origin_.graph()[id]; node.meta) metas_.try_emplace(node.meta.get(), node.name);
+      if (const Node& node = origin_.graph()[id]; node.meta)
+        metas_.try_emplace(node.meta.get(), node.name);
   }
 
   std::string node_name(NodeId id) const {
@@ -283,7 +294,8 @@ class HistoryWriter {
   // Of the tensor as the step made it; "changed" if that is no longer known.
   static std::string hash_of(const Step& step, const TensorStamp& stamp) {
     for (const Edit& edit : step.edits)
-      if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->id == stamp.state) {
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit);
+          change && change->id == stamp.state) {
         const at::TensorBase& tensor = change->after->tensor;
         if (stamp.changed || tensor.is_meta() || version_of(tensor) != stamp.version) break;
         const auto hash = stamp.hash == decltype(stamp.hash){} ? content_hash(tensor) : stamp.hash;
@@ -347,7 +359,8 @@ class HistoryWriter {
     fields.key("tensor") += std::to_string(index);
   }
 
-  // ---- places of what the steps added -------------------------------------------------------------
+  // ---- places of what the steps added
+  // -------------------------------------------------------------
 
   std::string places() {
     std::string out;

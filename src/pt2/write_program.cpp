@@ -111,10 +111,11 @@ class ProgramWriter {
         case StateKind::parameter:
           return fmt::format("{{\"parameter\": {}\"parameter_name\": {}}}}}", arg, name);
         case StateKind::buffer:
-          return fmt::format("{{\"buffer\": {}\"buffer_name\": {}, \"persistent\": {}}}}}", arg, name,
-                             entry.persistent);
+          return fmt::format("{{\"buffer\": {}\"buffer_name\": {}, \"persistent\": {}}}}}", arg,
+                             name, entry.persistent);
         case StateKind::constant:
-          return fmt::format("{{\"tensor_constant\": {}\"tensor_constant_name\": {}}}}}", arg, name);
+          return fmt::format("{{\"tensor_constant\": {}\"tensor_constant_name\": {}}}}}", arg,
+                             name);
       }
       return "";
     });
@@ -152,11 +153,12 @@ class ProgramWriter {
       const NodeId* id = args[i].get<NodeId>();
       if (!id) cannot(output, fmt::format("result {} must be a tensor", i));
       const StateId state = model_.state().find(mutation->target);
-      const char* kind = !state ? "user_input"
+      const char* kind = !state                                               ? "user_input"
                          : model_.state()[state].kind == StateKind::parameter ? "parameter"
                                                                               : "buffer";
-      list.next() += fmt::format("{{\"{0}_mutation\": {{\"arg\": {{\"name\": {1}}}, \"{0}_name\": {2}}}}}",
-                                 kind, json_quoted(graph_[*id].name), json_quoted(mutation->target));
+      list.next() +=
+          fmt::format("{{\"{0}_mutation\": {{\"arg\": {{\"name\": {1}}}, \"{0}_name\": {2}}}}}",
+                      kind, json_quoted(graph_[*id].name), json_quoted(mutation->target));
     }
     return close(list, out);
   }
@@ -179,15 +181,15 @@ class ProgramWriter {
     if (node.op != Opcode::call_function) cannot(node, "only calls of functions can");
     const book::Target parts = book::parse_target(node.target);
     const c10::FunctionSchema* schema = book::find_schema(parts);
-    if (!schema && parts.is_op())
-      cannot(node, "the operator is not known here; load its library");
+    if (!schema && parts.is_op()) cannot(node, "the operator is not known here; load its library");
     JsonList fields(out, '{', '}');
     append_json(fields.key("target"), book::target_for_file(node.target));
     fields.key("inputs");
     {
       JsonList list(out, '[', ']');
       for (std::size_t i = 0; i < node.args.size(); ++i) {
-        const c10::Argument* formal = schema && i < schema->arguments().size() ? &schema->arguments()[i] : nullptr;
+        const c10::Argument* formal =
+            schema && i < schema->arguments().size() ? &schema->arguments()[i] : nullptr;
         input(list.next(), formal ? formal->name() : "", node.args[i], formal, 1);
       }
       for (const auto& [name, arg] : node.kwargs) {
@@ -218,7 +220,8 @@ class ProgramWriter {
     fields.key("kind") += std::to_string(kind);
   }
 
-  void results(std::string& out, NodeId id, const Node& node, const c10::FunctionSchema* schema) const {
+  void results(std::string& out, NodeId id, const Node& node,
+               const c10::FunctionSchema* schema) const {
     std::vector<NodeId> items;  // by position
     for (NodeId user : graph_.users(id))
       if (is_getitem(graph_[user]))

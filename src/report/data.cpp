@@ -94,9 +94,10 @@ class StepLines {
     return "{" + member("id", std::to_string(step.id.value)) + "," +
            member("transformation", std::to_string(strings_.of(step.transformation))) + "," +
            member("signature", std::to_string(strings_.of(step.signature))) + "," +
-           member("parameters", to_json(step.parameters)) + "," + member("site", json_string(step.site)) +
-           "," + member("bytes", std::to_string(step.bytes())) + "," +
-           member("nodes", packed(drawn)) + "," + member("lines", packed(lines)) + "}";
+           member("parameters", to_json(step.parameters)) + "," +
+           member("site", json_string(step.site)) + "," +
+           member("bytes", std::to_string(step.bytes())) + "," + member("nodes", packed(drawn)) +
+           "," + member("lines", packed(lines)) + "}";
   }
 
  private:

@@ -4,13 +4,13 @@
 #include "refx/error.h"
 #include "refx/text.h"
 #include "refx/validate.h"
-#include "util/did_you_mean.h"
 #include "text/read_arg.h"
 #include "text/read_node.h"
 #include "text/read_state.h"
 #include "text/read_type.h"
 #include "text/spelling.h"
 #include "text/zeros.h"
+#include "util/did_you_mean.h"
 
 namespace refx {
 

@@ -4,10 +4,10 @@
 #include <ostream>
 #include <unordered_map>
 
+#include "book/enum_names.h"
 #include "refx/text.h"
 #include "text/extent.h"
 #include "text/spelling.h"
-#include "book/enum_names.h"
 
 namespace refx {
 

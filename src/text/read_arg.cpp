@@ -8,11 +8,11 @@
 #include <cmath>
 #include <limits>
 
+#include "book/enum_names.h"
 #include "refx/error.h"
-#include "util/did_you_mean.h"
 #include "text/read_type.h"
 #include "text/spelling.h"
-#include "book/enum_names.h"
+#include "util/did_you_mean.h"
 
 namespace refx {
 

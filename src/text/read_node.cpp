@@ -2,9 +2,9 @@
 
 #include <array>
 
-#include "util/did_you_mean.h"
 #include "text/read_type.h"
 #include "text/spelling.h"
+#include "util/did_you_mean.h"
 
 namespace refx {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "util/did_you_mean.h"
-#include "text/spelling.h"
 #include "book/enum_names.h"
+#include "text/spelling.h"
+#include "util/did_you_mean.h"
 
 namespace refx {
 

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "book/enum_names.h"
 #include "refx/error.h"
 #include "text/extent.h"
-#include "book/enum_names.h"
 
 namespace refx {
 

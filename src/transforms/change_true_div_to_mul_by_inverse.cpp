@@ -14,8 +14,8 @@
 #include <limits>
 
 #include "ops/div.h"
-#include "ops/memory.h"
 #include "ops/inference.h"
+#include "ops/memory.h"
 #include "refx/transforms.h"
 
 namespace refx {

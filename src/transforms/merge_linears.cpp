@@ -17,8 +17,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "ops/memory.h"
 #include "ops/layer.h"
+#include "ops/memory.h"
 #include "refx/transforms.h"
 
 namespace refx {

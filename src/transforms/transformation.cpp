@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "util/glob.h"
-#include "refx/id_set.h"
 #include "refx/error.h"
+#include "refx/id_set.h"
 #include "refx/text.h"
 #include "transforms/apply.h"
+#include "util/glob.h"
 
 namespace refx {
 

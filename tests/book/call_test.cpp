@@ -19,7 +19,9 @@ Model calling(const std::string& call, const std::string& more = "") {
                "    %b : f32[4] = placeholder[target=b](state=b)\n"
                "    %m : f32[4] = placeholder[target=m](state=m)\n"
                "    %x : f32[2, 4] = placeholder[target=x]\n"
-               "    %call : = " + call + "\n"
+               "    %call : = " +
+               call +
+               "\n"
                "    return call\n");
 }
 
@@ -52,8 +54,9 @@ TEST(BookCall, LinearInEverySpelling) {
       {{Spelled::op, "call_function[target=aten.linear.default](args = (%x, %w, %b))"},
        {Spelled::op, "call_function[target=torch.ops.aten.linear.default](args = (%x, %w, %b))"},
        {Spelled::function, "call_function[target=torch.nn.functional.linear](args = (%x, %w, %b))"},
-       {Spelled::function, "call_function[target=torch._C._nn.linear](args = (%x,), kwargs = "
-                           "{bias: %b, weight: %w})"}},
+       {Spelled::function,
+        "call_function[target=torch._C._nn.linear](args = (%x,), kwargs = "
+        "{bias: %b, weight: %w})"}},
       "linear", {{"input", "%x"}, {"weight", "%w"}, {"bias", "%b"}});
 }
 
@@ -65,32 +68,37 @@ TEST(BookCall, AMissingBiasIsNone) {
 }
 
 TEST(BookCall, BatchNormWhoseArgumentsComeInAnotherOrder) {
-  expect_same_call(
-      {{Spelled::op, "call_function[target=aten.batch_norm.default](args = (%x, None, %b, %m, %m, "
+  expect_same_call({{Spelled::op,
+                     "call_function[target=aten.batch_norm.default](args = (%x, None, %b, %m, %m, "
                      "False, 0.1, 1e-05, True))"},
-       {Spelled::function, "call_function[target=torch.nn.functional.batch_norm](args = (%x, %m, "
-                           "%m, None, %b))"},
-       {Spelled::function, "call_function[target=torch.nn.functional.batch_norm](args = (%x, %m, "
-                           "%m), kwargs = {bias: %b, eps: 1e-05})"}},
-      "batch_norm", {{"input", "%x"},
-                     {"weight", "None"},
-                     {"bias", "%b"},
-                     {"running_mean", "%m"},
-                     {"training", "False"},
-                     {"momentum", "0.1"},
-                     {"eps", "1e-05"}});
+                    {Spelled::function,
+                     "call_function[target=torch.nn.functional.batch_norm](args = (%x, %m, "
+                     "%m, None, %b))"},
+                    {Spelled::function,
+                     "call_function[target=torch.nn.functional.batch_norm](args = (%x, %m, "
+                     "%m), kwargs = {bias: %b, eps: 1e-05})"}},
+                   "batch_norm",
+                   {{"input", "%x"},
+                    {"weight", "None"},
+                    {"bias", "%b"},
+                    {"running_mean", "%m"},
+                    {"training", "False"},
+                    {"momentum", "0.1"},
+                    {"eps", "1e-05"}});
 }
 
 TEST(BookCall, DivisionInEverySpelling) {
-  expect_same_call({{Spelled::op, "call_function[target=aten.div.Tensor](args = (%x, 2.0))"},
-                    {Spelled::op, "call_function[target=aten.true_divide.Scalar](args = (%x, 2.0))"},
-                    {Spelled::function, "call_function[target=torch.div](args = (%x, 2.0))"},
-                    {Spelled::function, "call_function[target=torch.divide](args = (), kwargs = "
-                                        "{input: %x, other: 2.0})"},
-                    {Spelled::function, "call_function[target=operator.truediv](args = (%x, 2.0))"},
-                    {Spelled::method, "call_method[target=true_divide](args = (%x, 2.0))"},
-                    {Spelled::method, "call_method[target=__truediv__](args = (%x, 2.0))"}},
-                   "div", {{"self", "%x"}, {"other", "2.0"}});
+  expect_same_call(
+      {{Spelled::op, "call_function[target=aten.div.Tensor](args = (%x, 2.0))"},
+       {Spelled::op, "call_function[target=aten.true_divide.Scalar](args = (%x, 2.0))"},
+       {Spelled::function, "call_function[target=torch.div](args = (%x, 2.0))"},
+       {Spelled::function,
+        "call_function[target=torch.divide](args = (), kwargs = "
+        "{input: %x, other: 2.0})"},
+       {Spelled::function, "call_function[target=operator.truediv](args = (%x, 2.0))"},
+       {Spelled::method, "call_method[target=true_divide](args = (%x, 2.0))"},
+       {Spelled::method, "call_method[target=__truediv__](args = (%x, 2.0))"}},
+      "div", {{"self", "%x"}, {"other", "2.0"}});
 }
 
 TEST(BookCall, DefaultsAreThoseOfTheSpelling) {
@@ -102,10 +110,9 @@ TEST(BookCall, DefaultsAreThoseOfTheSpelling) {
 }
 
 TEST(BookCall, ALayerHasItsTensorsAndHyperParameters) {
-  const Model model = calling(
-      "call_module[target=bn](args = (%x,))",
-      "parameter bn.weight : f32[4]\nbuffer bn.running_mean : f32[4]\n"
-      "module bn : torch.nn.BatchNorm1d(num_features=4, eps=0.5)\n");
+  const Model model = calling("call_module[target=bn](args = (%x,))",
+                              "parameter bn.weight : f32[4]\nbuffer bn.running_mean : f32[4]\n"
+                              "module bn : torch.nn.BatchNorm1d(num_features=4, eps=0.5)\n");
   const Call call(model, model.graph()[model.graph().find("call")]);
   EXPECT_EQ(call.name(), "batch_norm");
   EXPECT_EQ(call.tensor("weight"), model.state().find("bn.weight"));

@@ -34,9 +34,9 @@ void Program::SetUp() {
 Program::Result Program::shell(const std::string& command) const {
   const fs::path script = folder_ / "script", out = folder_ / "out", err = folder_ / "err";
   std::ofstream(script) << "refx=" << shell_word(program_) << "\n" << command << "\n";
-  const std::string line = fmt::format(
-      "cd {} && NO_COLOR=1 bash {} >{} 2>{}", shell_word((folder_ / "work").string()),
-      shell_word(script.string()), shell_word(out.string()), shell_word(err.string()));
+  const std::string line =
+      fmt::format("cd {} && NO_COLOR=1 bash {} >{} 2>{}", shell_word((folder_ / "work").string()),
+                  shell_word(script.string()), shell_word(out.string()), shell_word(err.string()));
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out), contents(err)};
 }
@@ -46,9 +46,9 @@ Program::Result Program::run(const std::string& arguments) const {
 }
 
 std::string Program::on_terminal(const std::string& arguments, const std::string& setting) const {
-  const std::string line =
-      fmt::format("cd {}; unset NO_COLOR; export TERM=xterm; {} exec {} {}",
-                  shell_word((folder_ / "work").string()), setting, shell_word(program_), arguments);
+  const std::string line = fmt::format("cd {}; unset NO_COLOR; export TERM=xterm; {} exec {} {}",
+                                       shell_word((folder_ / "work").string()), setting,
+                                       shell_word(program_), arguments);
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
   if (child == 0) {

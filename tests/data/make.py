@@ -19,8 +19,16 @@ import torch
 from torch import nn
 
 import refx
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
-                     FuseBiasInLinear, MergeLinears, compose, log, reverse)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    compose,
+    log,
+    reverse,
+)
 
 MERGE = "merge-linears"
 BIAS = "fuse-bias-in-linear"

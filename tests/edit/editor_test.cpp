@@ -25,7 +25,8 @@ TEST(Editor, TakesEverythingBackWithoutCommit) {
   Fixture f;
   {
     Editor editor(f.model);
-    const NodeId n = editor.insert_after(f.node("y"), {.target = "aten.tanh.default", .args = {f.node("y")}});
+    const NodeId n =
+        editor.insert_after(f.node("y"), {.target = "aten.tanh.default", .args = {f.node("y")}});
     editor.set_arg(f.node("z"), 0, n);
     editor.set_state(f.model.state().find("w"), at::ones({3, 4}));
     editor.add_state({"extra", StateKind::buffer, true, at::ones({1})});
@@ -53,8 +54,9 @@ TEST(Editor, NamesTheReadersOfAStateEntryThatCannotBeErased) {
 
 TEST(Editor, RefusesANodeOfAnotherModel) {
   Fixture f;
-  EXPECT_EQ(error_of([&] { Editor(f.model).set_arg(f.node("z"), 0, NodeId(99)); }),
-            "node 'z' (aten.relu.default) refers to node id 99, which is not a live node of this model");
+  EXPECT_EQ(
+      error_of([&] { Editor(f.model).set_arg(f.node("z"), 0, NodeId(99)); }),
+      "node 'z' (aten.relu.default) refers to node id 99, which is not a live node of this model");
   EXPECT_EQ(error_of([&] { Editor(f.model).erase_node(NodeId(99)); }),
             "this model has no live node with id 99");
   f.expect_unchanged();
@@ -71,7 +73,9 @@ TEST(Editor, RefusesANameThatIsTaken) {
 
 TEST(Editor, RefusesAStateEntryWithoutATensor) {
   Fixture f;
-  EXPECT_EQ(error_of([&] { Editor(f.model).add_state({"v", StateKind::buffer, true, {}}); }),
+  EXPECT_EQ(error_of([&] {
+              Editor(f.model).add_state({"v", StateKind::buffer, true, {}});
+            }),
             "state entry 'v' has no tensor");
   f.expect_unchanged();
 }
@@ -86,13 +90,15 @@ TEST(Editor, RefusesAnArgumentThatIsNotThere) {
 TEST(Editor, NamesTheStepThatBrokeTheModel) {
   Fixture f;
   Editor editor(f.model);
-  const NodeId late = editor.insert_after(f.node("z"), {.target = "aten.tanh.default", .args = {f.node("y")}});
+  const NodeId late =
+      editor.insert_after(f.node("z"), {.target = "aten.tanh.default", .args = {f.node("y")}});
   editor.set_arg(f.node("z"), 0, late);
   try {
     editor.commit({"my-pass", "my-pass", "here", {}});
     FAIL();
   } catch (const InternalError& error) {
-    EXPECT_STREQ(error.what(), "my-pass at here broke the model: node 'z' uses 'tanh' before it is defined");
+    EXPECT_STREQ(error.what(),
+                 "my-pass at here broke the model: node 'z' uses 'tanh' before it is defined");
   }
   f.expect_unchanged();
 }
@@ -116,7 +122,8 @@ TEST(Editor, ReplacesUsesEverywhere) {
 TEST(Editor, AnEmptyStepIsNoStep) {
   Fixture f;
   Editor editor(f.model);
-  const NodeId n = editor.insert_after(f.node("y"), {.target = "aten.tanh.default", .args = {f.node("y")}});
+  const NodeId n =
+      editor.insert_after(f.node("y"), {.target = "aten.tanh.default", .args = {f.node("y")}});
   editor.erase_node(n);
   EXPECT_FALSE(editor.changed());
   EXPECT_FALSE(editor.commit({"my-pass", "my-pass", "here", {}}));
@@ -158,7 +165,8 @@ graph():
 
 TEST(Validate, FindsAMissingOutput) {
   Model model;
-  EXPECT_NE(error_of([&] { validate(model); }).find("does not end with an output"), std::string::npos);
+  EXPECT_NE(error_of([&] { validate(model); }).find("does not end with an output"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -33,11 +33,11 @@ std::vector<std::string> log(const Model& model) {
 
 TEST(History, ListsOneLinePerStep) {
   EXPECT_EQ(log(merged_and_fused()),
-            (std::vector<std::string>{
-                "1  merge-linears  a.{q,k}", "2  merge-linears  b.{q,k}",
-                "3  fuse-bias-in-linear  a.q-k-merged", "4  fuse-bias-in-linear  b.q-k-merged",
-                "5  change-true-div-to-mul-by-inverse  div",
-                "6  change-true-div-to-mul-by-inverse  div_1"}));
+            (std::vector<std::string>{"1  merge-linears  a.{q,k}", "2  merge-linears  b.{q,k}",
+                                      "3  fuse-bias-in-linear  a.q-k-merged",
+                                      "4  fuse-bias-in-linear  b.q-k-merged",
+                                      "5  change-true-div-to-mul-by-inverse  div",
+                                      "6  change-true-div-to-mul-by-inverse  div_1"}));
 }
 
 TEST(History, StepsAtNeighbouringSitesAreIndependent) {
@@ -127,7 +127,8 @@ TEST(Reverse, RefusesAndNamesTheDependents) {
   const std::string message = error_of([&] {
     reverse(model, StepId(1), {.dependents = Dependents::refuse, .discard_changes = false});
   });
-  EXPECT_NE(message.find("step 3 (fuse-bias-in-linear, a.q-k-merged)"), std::string::npos) << message;
+  EXPECT_NE(message.find("step 3 (fuse-bias-in-linear, a.q-k-merged)"), std::string::npos)
+      << message;
   EXPECT_EQ(snapshot(model), before);
   EXPECT_EQ(model.history().size(), 6u);
 }
@@ -152,7 +153,8 @@ class Unregistered : public Transformation {
   Findings find(const Model& model) const override {
     Findings findings;
     for (NodeId id : model.graph())
-      if (model.graph()[id].target == "aten.constant_pad_nd.default" && model.graph()[id].args.size() == 3)
+      if (model.graph()[id].target == "aten.constant_pad_nd.default" &&
+          model.graph()[id].args.size() == 3)
         findings.sites.push_back({"pad", {id}});
     return findings;
   }
@@ -215,14 +217,15 @@ TEST(Redo, RefusesAfterAnOriginalWasChanged) {
 TEST(Forget, DropsTheHistoryAndTheOriginals) {
   Model model = merged_and_fused();
   const std::string text = print(model);
-  const at::Tensor original(std::get<Change<StateEntry>>(*std::find_if(
-                                model.history()[StepId(1)].edits.begin(),
-                                model.history()[StepId(1)].edits.end(),
-                                [](const Edit& edit) {
-                                  const auto* change = std::get_if<Change<StateEntry>>(&edit);
-                                  return change && change->before;
-                                }))
-                                .before->tensor);
+  const at::Tensor original(
+      std::get<Change<StateEntry>>(*std::find_if(model.history()[StepId(1)].edits.begin(),
+                                                 model.history()[StepId(1)].edits.end(),
+                                                 [](const Edit& edit) {
+                                                   const auto* change =
+                                                       std::get_if<Change<StateEntry>>(&edit);
+                                                   return change && change->before;
+                                                 }))
+          .before->tensor);
   EXPECT_GT(original.use_count(), 1u);
   forget(model);
   EXPECT_EQ(original.use_count(), 1u);
@@ -253,8 +256,9 @@ TEST(Carry, TrainedMergedWeightsSplitExactly) {
     const bool same = model.state().tensor(id).is_same(original.state().tensor(id));
     EXPECT_EQ(same, name != "a.k.bias") << name;
   }
-  EXPECT_TRUE(at::Tensor(model.state().tensor(model.state().find("a.k.bias")))
-                  .equal(at::Tensor(original.state().tensor(original.state().find("a.k.bias"))) + 0.5));
+  EXPECT_TRUE(
+      at::Tensor(model.state().tensor(model.state().find("a.k.bias")))
+          .equal(at::Tensor(original.state().tensor(original.state().find("a.k.bias"))) + 0.5));
 }
 
 TEST(Carry, DiscardingChangesRestoresTheOriginals) {
@@ -283,7 +287,8 @@ TEST(Compose, LeavesItsInputUntouchedWhenNotInPlace) {
 TEST(Compose, NestsAndReversesRightToLeft) {
   Model model = two_blocks();
   const std::string before = snapshot(model);
-  const auto nested = compose(compose(MergeLinears(), FuseBiasInLinear()), ChangeTrueDivToMulByInverse());
+  const auto nested =
+      compose(compose(MergeLinears(), FuseBiasInLinear()), ChangeTrueDivToMulByInverse());
   EXPECT_TRUE(nested.reversible());
   EXPECT_TRUE(nested.preserves_computation());
   EXPECT_EQ(nested(model).steps.size(), 6u);

@@ -1,8 +1,9 @@
 // Every layer of the executor's registry against torch::nn's own, bit for bit.
 
+#include "refx/layers.h"
+
 #include <torch/torch.h>
 
-#include "refx/layers.h"
 #include "exec/same.h"
 
 namespace refx::testing {

@@ -8,8 +8,8 @@
 #include <set>
 #include <typeindex>
 
-#include "refx/layers.h"
 #include "kit.h"
+#include "refx/layers.h"
 #include "refx/validate.h"
 
 namespace refx::testing {

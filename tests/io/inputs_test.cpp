@@ -263,8 +263,7 @@ TEST(GeneratedInputs, AreLikeTheSamples) {
   const auto tensors = [](std::vector<at::Tensor> all) {
     std::vector<IValue> values(all.begin(), all.end());
     return c10::ivalue::Tuple::create(
-        {c10::ivalue::Tuple::create(std::move(values)),
-         c10::Dict<std::string, at::Tensor>()});
+        {c10::ivalue::Tuple::create(std::move(values)), c10::Dict<std::string, at::Tensor>()});
   };
   write_values(path, tensors({at::randn({4, 64}) * 10 + 100, at::arange(8).expand({4, 8}).clone(),
                               at::randint(3, 7, {4, 64}), at::ones({4, 8})}));

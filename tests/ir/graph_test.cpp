@@ -12,7 +12,8 @@ TEST(Graph, KeepsOrderUnderRandomInsertion) {
   Model model;
   Editor editor(model);
   std::mt19937 random(3);
-  std::vector<NodeId> expected{editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"})};
+  std::vector<NodeId> expected{
+      editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"})};
   for (int i = 0; i < 20000; ++i) {
     // Mostly at one spot: the worst case for labels of an order.
     const std::size_t at = random() % 4 ? expected.size() / 2 : random() % expected.size();
@@ -27,7 +28,8 @@ TEST(Graph, KeepsOrderUnderRandomInsertion) {
 TEST(Graph, KeepsUsersOfAValueUsedByMany) {
   Model model;
   Editor editor(model);
-  const NodeId x = editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"});
+  const NodeId x =
+      editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"});
   std::vector<NodeId> users;
   for (int i = 0; i < 1000; ++i) users.push_back(editor.insert_before({}, relu(x)));
   EXPECT_EQ(model.graph().users(x), users);
@@ -41,8 +43,11 @@ TEST(Graph, KeepsUsersOfAValueUsedByMany) {
 TEST(Graph, NamesNodesAsTorchFxDoes) {
   Model model;
   Editor editor(model);
-  const NodeId x = editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"});
-  auto name = [&](Node node) { return model.graph()[editor.insert_before({}, std::move(node))].name; };
+  const NodeId x =
+      editor.insert_before({}, {.op = Opcode::placeholder, .name = "x", .target = "x"});
+  auto name = [&](Node node) {
+    return model.graph()[editor.insert_before({}, std::move(node))].name;
+  };
   EXPECT_EQ(name(relu(x)), "relu");
   EXPECT_EQ(name(relu(x)), "relu_1");
   EXPECT_EQ(name(relu(x)), "relu_2");

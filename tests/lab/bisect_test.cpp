@@ -178,7 +178,8 @@ TEST(Bisect, BothEndsMustBeJudged) {
     });
   };
   EXPECT_EQ(skips(true), "the check skips the original: it must judge both ends of the search");
-  EXPECT_EQ(skips(false), "the check skips the model as it is: it must judge both ends of the search");
+  EXPECT_EQ(skips(false),
+            "the check skips the model as it is: it must judge both ends of the search");
 }
 
 // ---- skips -------------------------------------------------------------------------------------
@@ -217,9 +218,9 @@ TEST(Bisect, SearchesAroundFormsThatCannotBeJudged) {
 TEST(Bisect, SaysWhichStepsItIsNotSureOf) {
   const Model model = raised(planted(2, {}));  // steps 1 to 4; 3 and 4 are built on 1 and 2
   const Bisection result = bisect(model, by_ids([](const std::set<std::uint32_t>& ids) {
-    if (ids.empty()) return Verdict::good;
-    return ids.size() == 4 ? Verdict::bad : Verdict::skip;
-  }));
+                                    if (ids.empty()) return Verdict::good;
+                                    return ids.size() == 4 ? Verdict::bad : Verdict::skip;
+                                  }));
   ASSERT_EQ(result.culprits.size(), 1u);
   EXPECT_EQ(result.culprits[0].steps, result.unsure);
   EXPECT_FALSE(result.repaired);

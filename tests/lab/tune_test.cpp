@@ -80,7 +80,9 @@ class Detour : public ReversibleTransformation {
 std::vector<TransformationPtr> both() {
   return {std::make_shared<Detour>(), std::make_shared<Shortcut>()};
 }
-TuneOptions quick() { return {.transformations = both(), .measure = {.threads = 1, .seconds = 0.2}}; }
+TuneOptions quick() {
+  return {.transformations = both(), .measure = {.threads = 1, .seconds = 0.2}};
+}
 
 std::vector<std::string> live(const Model& model) {
   std::vector<std::string> all;
@@ -174,7 +176,8 @@ std::vector<TransformationPtr> named(const std::vector<std::string>& names) {
 
 TEST(Place, SitesThatShareNodesAreOnePlaceAndAlikeOnesOneClass) {
   const Model model = parse_filled(kTwoLayers);
-  const std::vector<Place> places = places_of(model, named({"merge-linears", "fuse-bias-in-linear"}));
+  const std::vector<Place> places =
+      places_of(model, named({"merge-linears", "fuse-bias-in-linear"}));
   ASSERT_EQ(places.size(), 2u);
   EXPECT_EQ(places[0].key, places[1].key);
   EXPECT_EQ(places[0].core.size(), 2u);
@@ -250,7 +253,8 @@ class TuneFiles : public ::testing::Test {
     for (std::string line; std::getline(in, line);) {
       const bool detour = line.find("detour") != line.npos;
       const auto replace = [&](const char* key, const std::string& value) {
-        const std::size_t at = line.find(fmt::format("\"{}\": ", key)) + std::string(key).size() + 4;
+        const std::size_t at =
+            line.find(fmt::format("\"{}\": ", key)) + std::string(key).size() + 4;
         line.replace(at, line.find(',', at) - at, value);
       };
       replace("speed", detour ? "\"faster\"" : "\"slower\"");
@@ -279,7 +283,8 @@ TEST_F(TuneFiles, WhatIsKnownIsNotMeasuredAgainButTheResultIsProven) {
   EXPECT_EQ(snapshot(other), before);
   for (const SiteClass& c : t.classes)
     for (const Trial& trial : c.trials) EXPECT_TRUE(trial.remembered);
-  EXPECT_NE(t.classes[1].why.find("left: with it alone the whole model is slower"), std::string::npos)
+  EXPECT_NE(t.classes[1].why.find("left: with it alone the whole model is slower"),
+            std::string::npos)
       << t.classes[1].why;
 }
 

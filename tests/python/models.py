@@ -10,7 +10,8 @@ import os
 import sys
 import tempfile
 import zlib
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -868,7 +869,8 @@ class Numbers(nn.Module):
         x = torch.clamp(x, min=float("-inf"), max=float("inf"))
         y = x.masked_fill(x > 1, float("-inf")).masked_fill(x < -1, float("nan"))
         z = torch.full_like(x, 1e-45) + x / 49 + x / 7.0
-        return y, z, x / 1e-310, x / 3e38, x / 1e45, x / float("inf"), torch.div(x, 3), torch.div(x, 3, rounding_mode="floor"), x.long() / 4, x // 2
+        floored = torch.div(x, 3, rounding_mode="floor")
+        return y, z, x / 1e-310, x / 3e38, x / 1e45, x / float("inf"), torch.div(x, 3), floored, x.long() / 4, x // 2
 
 
 @model(div=None)

@@ -5,6 +5,7 @@ import copy
 import torch
 from torch.utils import _pytree as pytree
 
+
 def widen(value):
     if isinstance(value, torch.Tensor):
         if value.is_complex():

@@ -9,6 +9,7 @@ import zipfile
 
 import pytest
 import torch
+
 from archives import read, rewritten, sha256, with_json, write
 
 GRAPH = "models/model.json"
@@ -125,8 +126,8 @@ def test_flipped_bits_in_a_history(refx, small, changed, tmp_path):
 
 def test_truncated_files(refx, small, changed, tmp_path):
     order = random.Random(4)
-    cases = [(path, n) for path in (small, changed)
-             for n in [0, 1, 21, path.stat().st_size - 1, path.stat().st_size - 23, *(order.randrange(path.stat().st_size) for _ in range(5))]]
+    cases = [(path, n) for path in (small, changed) for size in [path.stat().st_size]
+             for n in [0, 1, 21, size - 1, size - 23, *(order.randrange(size) for _ in range(5))]]
 
     def attempt(case):
         source, size = case
@@ -211,12 +212,22 @@ WRONG_JSON = {
     "no_graph": (GRAPH, lambda m: m["graph_module"].pop("graph") and None, ["graph"]),
     "no_signature": (GRAPH, lambda m: m["graph_module"].pop("signature") and None, ["signature"]),
     "missing_spec": (GRAPH, lambda m: m["graph_module"]["signature"]["input_specs"].pop() and None, ["input_specs"]),
-    "spec_of_no_weight": (GRAPH, lambda m: set_at(m["graph_module"]["signature"]["input_specs"][0]["parameter"], "parameter_name", "lost.weight"), ["lost.weight"]),
+    "spec_of_no_weight": (
+        GRAPH,
+        lambda m: set_at(
+            m["graph_module"]["signature"]["input_specs"][0]["parameter"], "parameter_name", "lost.weight"
+        ),
+        ["lost.weight"],
+    ),
     "two_kinds": (GRAPH, lambda m: set_at(node(m, 1)["inputs"][1]["arg"], "as_int", 3), ["as_"]),
     "unknown_kind": (GRAPH, lambda m: set_at(node(m, 1)["inputs"][1], "arg", {"as_nonsense": 3}), ["as_nonsense"]),
     "no_tensor_value": (GRAPH, lambda m: graph_of(m)["tensor_values"].pop("relu") and None, ["relu"]),
     "unknown_value_dtype": (GRAPH, lambda m: set_at(graph_of(m)["tensor_values"]["x"], "dtype", 977), ["dtype"]),
-    "negative_value_size": (GRAPH, lambda m: set_at(graph_of(m)["tensor_values"]["x"], "sizes", [{"as_int": -4}, {"as_int": 8}]), ["sizes"]),
+    "negative_value_size": (
+        GRAPH,
+        lambda m: set_at(graph_of(m)["tensor_values"]["x"], "sizes", [{"as_int": -4}, {"as_int": 8}]),
+        ["sizes"],
+    ),
     "schema_version": (GRAPH, lambda m: set_at(m["schema_version"], "major", 9), ["schema_version", "9"]),
     "no_schema_version": (GRAPH, lambda m: m.pop("schema_version") and None, ["schema_version"]),
     "unknown_dtype": (WEIGHTS, lambda c: set_at(meta(c), "dtype", 977), ["dtype"]),

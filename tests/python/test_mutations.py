@@ -14,6 +14,7 @@ import random
 
 import pytest
 import torch
+
 import wrongs
 from conftest import SUMMARY, load
 from models import BIAS, CONV, DIV, MERGE, NORM

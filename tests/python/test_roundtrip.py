@@ -7,10 +7,11 @@ import json
 import random
 import shutil
 
-import models
-import numerics
 import pytest
 import torch
+
+import models
+import numerics
 from archives import read, rewritten, sha256
 from conftest import load
 from models import BIAS, CONV, DIV, MERGE, NORM, TRANSFORMATIONS
@@ -395,7 +396,7 @@ def test_other_inputs(refx, exported, tmp_path):
     for name in ("bert", "nested", "symbols"):
         example = models.MODELS[name].example()
         program = load(exported(name))
-        for i, inputs in enumerate(example.more):
+        for inputs in example.more:
             given, got = tmp_path / "in.pt", tmp_path / "out.pt"
             torch.save(inputs, given)
             refx("run", exported(name), "--inputs", given, "-o", got)

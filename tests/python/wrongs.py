@@ -7,12 +7,13 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from typing import Callable
+from collections.abc import Callable
 
 import torch
-from numerics import hint
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
+
+from numerics import hint
 
 aten = torch.ops.aten
 CONVOLUTIONS = (aten.conv1d.default, aten.conv2d.default, aten.conv2d.padding, aten.convolution.default,

@@ -18,7 +18,8 @@ const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
 
 const description = (o) =>
     `${o.path} ${o.type}: original ${error(o.original)}, now ${error(o.current)}, ` +
-    `allowed ${error(o.bound)}, L2 ${error(o.l2)}; the two forms in fp64 ${error(o.meaning)} apart` +
+    `allowed ${error(o.bound)}, L2 ${error(o.l2)}; the two forms in fp64 ${
+        error(o.meaning)} apart` +
     `${o.problem ? `. ${o.problem}` : ''}`;
 
 const errorPlot = (rows) => {

@@ -67,7 +67,8 @@ class Side {
 
 class Match {
  public:
-  Match(const MakeRunner& before, const MakeRunner& after, Clock& clock, const ContestOptions& options)
+  Match(const MakeRunner& before, const MakeRunner& after, Clock& clock,
+        const ContestOptions& options)
       : options_(options), clock_(clock), before_(before, clock), after_(after, clock) {}
 
   Contest run() {
@@ -117,10 +118,10 @@ class Match {
     c.low = std::exp(interval_.low);
     c.high = std::exp(interval_.high);
     for (double log : logs_) c.rounds.push_back(std::exp(log));
-    c.speed = c.low > 1                      ? Speed::faster
-              : c.high < 1                   ? Speed::slower
-              : c.high > c.low * kUnstable   ? Speed::unstable
-                                             : Speed::no_difference;
+    c.speed = c.low > 1                    ? Speed::faster
+              : c.high < 1                 ? Speed::slower
+              : c.high > c.low * kUnstable ? Speed::unstable
+                                           : Speed::no_difference;
     return c;
   }
 

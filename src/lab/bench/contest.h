@@ -16,7 +16,7 @@ using MakeRunner = std::function<Runner()>;
 // Runs with these inputs, in copies of its own of them and of the state that a run writes; captured
 // on a device and replayed there if one is given.
 MakeRunner runs_of(const Model& model, std::vector<c10::IValue> inputs,
-              std::optional<c10::Device> capture_on = {});
+                   std::optional<c10::Device> capture_on = {});
 
 struct ContestOptions {
   int rounds = 10;

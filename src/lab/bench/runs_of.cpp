@@ -7,7 +7,7 @@
 namespace refx {
 
 MakeRunner runs_of(const Model& model, std::vector<c10::IValue> inputs,
-              std::optional<c10::Device> capture_on) {
+                   std::optional<c10::Device> capture_on) {
   return [form = std::make_shared<const Model>(model), inputs = std::move(inputs), capture_on] {
     const auto executor = std::make_shared<Executor>(with_private_state(*form));
     const Runner run = [executor, own = copies(inputs)] { executor->run(own); };

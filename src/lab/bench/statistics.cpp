@@ -26,7 +26,8 @@ double normal_tail(double z) { return std::erfc(z / std::sqrt(2.0)) / 2; }
 // The z with this much of the normal distribution above it.
 double normal_quantile(double tail) {
   double low = 0, high = 40;
-  for (int i = 0; i < 100; ++i) (normal_tail((low + high) / 2) > tail ? low : high) = (low + high) / 2;
+  for (int i = 0; i < 100; ++i)
+    (normal_tail((low + high) / 2) > tail ? low : high) = (low + high) / 2;
   return low;
 }
 

@@ -8,10 +8,10 @@
 
 #include "lab/bisect/delta.h"
 #include "lab/run/forms.h"
-#include "util/json_lines.h"
 #include "refx/error.h"
 #include "refx/text.h"
 #include "util/fingerprint.h"
+#include "util/json_lines.h"
 #include "util/json_writer.h"
 
 namespace refx {
@@ -84,9 +84,8 @@ class Search {
     result_.current = test(all);
     result_.original = test({});
     if (result_.current == Verdict::skip || result_.original == Verdict::skip)
-      throw Error(fmt::format(
-          "the check skips the {}: it must judge both ends of the search",
-          result_.current == Verdict::skip ? "model as it is" : "original"));
+      throw Error(fmt::format("the check skips the {}: it must judge both ends of the search",
+                              result_.current == Verdict::skip ? "model as it is" : "original"));
     if (result_.current == Verdict::bad && result_.original == Verdict::good) find_all(all);
     verdicts_.drop();
     return std::move(result_);
@@ -177,11 +176,12 @@ class Search {
                                        model_.history().size())});
     };
     tell();
-    // A check that was disturbed by Ctrl-C says nothing: whoever is told of progress ends the search.
+    // A check that was disturbed by Ctrl-C says nothing: whoever is told of progress ends the
+    // search.
     Verdict verdict;
     try {
-      verdict = check_(form_with(
-          model_, kept, result_.discards ? Trained::discarded : Trained::carried_back));
+      verdict = check_(
+          form_with(model_, kept, result_.discards ? Trained::discarded : Trained::carried_back));
     } catch (...) {
       tell();
       throw;

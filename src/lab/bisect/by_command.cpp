@@ -91,9 +91,10 @@ Verdict verdict_of(int status, const std::string& command) {
 
 Check by_command(std::string command) {
   if (command.find("{}") == command.npos)
-    throw Error(fmt::format("the check `{}` must say with {{}} where the model's path goes", command));
-  return [command = std::move(command), folder = std::make_shared<TemporaryFolder>()](
-             const Model& form) {
+    throw Error(
+        fmt::format("the check `{}` must say with {{}} where the model's path goes", command));
+  return [command = std::move(command),
+          folder = std::make_shared<TemporaryFolder>()](const Model& form) {
     const std::string path = (folder->path() / "model.pt2").string();
     save(form, path);
     // Its output is a message, not the result.

@@ -24,8 +24,7 @@ Model form_with(const Model& model, const std::set<StepId>& kept, Trained traine
     if (!kept.count(id)) others.push_back(id);
   if (!others.empty())
     reverse(form, others,
-            {.dependents = Dependents::cascade,
-             .discard_changes = trained == Trained::discarded});
+            {.dependents = Dependents::cascade, .discard_changes = trained == Trained::discarded});
   return form;
 }
 

@@ -57,9 +57,11 @@ c10::Device to_device(const std::string& name, const Model& model) {
   try {
     const c10::Device device(name);
     if (device.is_cpu()) return c10::kCPU;
-    if (!device.is_cuda()) throw Error(fmt::format("device '{}' is not supported: cpu or cuda", name));
+    if (!device.is_cuda())
+      throw Error(fmt::format("device '{}' is not supported: cpu or cuda", name));
     if (!has_device(device))
-      throw Error(fmt::format("there is no device '{}' here, or this torch is built without it", name));
+      throw Error(
+          fmt::format("there is no device '{}' here, or this torch is built without it", name));
     return device.has_index() ? device : c10::Device(c10::kCUDA, 0);
   } catch (const c10::Error&) {
     throw Error(fmt::format("'{}' is not a device: cpu, cuda, cuda:1", name));

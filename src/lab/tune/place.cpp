@@ -182,7 +182,8 @@ class Extraction {
                        node.op == Opcode::call_module;
     key_ += fmt::format("{} {}", static_cast<int>(node.op), named ? "" : node.target);
     for (const Arg& arg : plain.args) key_ += " " + print(arg, Graph());
-    for (const auto& [name, arg] : plain.kwargs) key_ += fmt::format(" {}={}", name, print(arg, Graph()));
+    for (const auto& [name, arg] : plain.kwargs)
+      key_ += fmt::format(" {}={}", name, print(arg, Graph()));
     key_ += node.type ? " : " + print(*node.type) + "\n" : "\n";
   }
 
@@ -192,9 +193,8 @@ class Extraction {
     Args results;
     const auto leaves = [&](NodeId id) {
       const std::vector<NodeId> users = graph.users(id);
-      return users.empty() || std::any_of(users.begin(), users.end(), [&](NodeId user) {
-               return !inside_.count(user);
-             });
+      return users.empty() || std::any_of(users.begin(), users.end(),
+                                          [&](NodeId user) { return !inside_.count(user); });
     };
     for (NodeId id : body_)
       if (leaves(id)) results.push_back(inside_.at(id));

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "util/json_lines.h"
 #include "refx/error.h"
+#include "util/json_lines.h"
 #include "util/json_writer.h"
 
 namespace refx {

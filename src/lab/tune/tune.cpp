@@ -21,8 +21,8 @@
 #include "refx/error.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
-#include "util/fingerprint.h"
 #include "transforms/apply.h"
+#include "util/fingerprint.h"
 
 namespace refx {
 
@@ -431,9 +431,9 @@ class Tuner {
         std::count_if(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); });
     for (Class& c : classes_) {
       if (!c.chosen()) continue;
-      const Contest alone = chosen == 1 ? tuning_.proof
-                                        : prove("only " + c.result.sites[0], as_given,
-                                                whole(with_chosen(start, &c)));
+      const Contest alone =
+          chosen == 1 ? tuning_.proof
+                      : prove("only " + c.result.sites[0], as_given, whole(with_chosen(start, &c)));
       if (alone.speed == Speed::faster) continue;
       c.result.chosen = -1;
       c.result.why = fmt::format("left: with it alone the whole model is {}", ratio_of(alone));

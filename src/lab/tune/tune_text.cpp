@@ -36,8 +36,8 @@ std::string to_text(const Tuning& t) {
   if (!t.decided)
     text += "measured only; the decision is made elsewhere\n";
   else if (t.changed)
-    text += fmt::format("{}: {:.3f}x ({:.3f} .. {:.3f}), 99% confidence\n", to_string(t.proof.speed),
-                        t.proof.ratio, t.proof.low, t.proof.high) +
+    text += fmt::format("{}: {:.3f}x ({:.3f} .. {:.3f}), 99% confidence\n",
+                        to_string(t.proof.speed), t.proof.ratio, t.proof.low, t.proof.high) +
             (t.verdict == Answer::pass ? "the results agree\n" : "");
   else if (std::any_of(t.classes.begin(), t.classes.end(),
                        [](const SiteClass& c) { return c.chosen >= 0; }))

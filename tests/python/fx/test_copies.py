@@ -14,8 +14,16 @@ from torch import nn
 import refx
 import zoo
 from kit import Snapshot, flat, trace
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
-                     FuseBiasInLinear, MergeLinears, compose, log, reverse)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    compose,
+    log,
+    reverse,
+)
 
 
 def everything():

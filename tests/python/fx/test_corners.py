@@ -9,8 +9,15 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from kit import Snapshot, assert_close_to_double, trace
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
-                     FuseBiasInLinear, MergeLinears, explain, log)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    explain,
+    log,
+)
 from zoo import randomize
 
 

@@ -21,9 +21,18 @@ from torch.fx.passes.split_module import split_module
 import refx
 import zoo
 from kit import Snapshot, flat
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
-                     FuseBiasInLinear, MergeLinears, NothingReversed, ReversibleTransformation,
-                     compose, explain, log)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    NothingReversed,
+    ReversibleTransformation,
+    compose,
+    explain,
+    log,
+)
 from refx.fx._history import History
 
 
@@ -535,7 +544,7 @@ def test_a_transformation_of_ones_own(make, container, by):
     if other is gm and not container:
         Snapshot(gm).assert_equals(before)
     keys = list(by(make()[0]).state_dict())
-    assert [key for key in other.state_dict()] == [key for key in keys if key != "scale"]
+    assert list(other.state_dict()) == [key for key in keys if key != "scale"]
 
 
 def test_parameters_that_are_inputs_are_refused():

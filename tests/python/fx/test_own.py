@@ -13,9 +13,18 @@ import refx
 import zoo
 from kit import Snapshot, flat, trace
 from refx import _core
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm2dInConv2d, FuseBiasInLinear,
-                     MergeLinears, ReversibleTransformation, Transformation, compose, explain,
-                     forget, log, reverse)
+from refx.fx import (
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    ReversibleTransformation,
+    Transformation,
+    compose,
+    explain,
+    forget,
+    log,
+    reverse,
+)
 
 
 class GeluToRelu(ReversibleTransformation):

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kit import Snapshot, assert_close_to_double
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
-                     FuseBiasInLinear, MergeLinears, compose, log, reverse)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    compose,
+    log,
+    reverse,
+)
 
 ALL = (MergeLinears, FuseBiasInLinear, ChangeTrueDivToMulByInverse, FuseBatchNorm2dInConv2d,
        FuseBatchNorm1dInLinear)

@@ -10,8 +10,14 @@ from torch import nn
 import refx
 import zoo
 from kit import Snapshot, flat, trace
-from refx.fx import (FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, NothingReversed,
-                     compose, reverse)
+from refx.fx import (
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    NothingReversed,
+    compose,
+    reverse,
+)
 
 
 def step(gm, inputs, rate=0.1):

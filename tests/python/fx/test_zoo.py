@@ -7,8 +7,17 @@ import torch
 
 import zoo
 from kit import Snapshot, assert_close_to_double, trace
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm1dInLinear, FuseBatchNorm2dInConv2d,
-                     FuseBiasInLinear, MergeLinears, compose, explain, log, reverse)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm1dInLinear,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    compose,
+    explain,
+    log,
+    reverse,
+)
 
 ALL = (MergeLinears, FuseBiasInLinear, ChangeTrueDivToMulByInverse, FuseBatchNorm2dInConv2d,
        FuseBatchNorm1dInLinear)

@@ -132,5 +132,8 @@ def test_bisect(desk, model, checked):
     assert checked("bisect", path, "--tolerance", "1e-3")["culprits"]
     assert checked("bisect", path, "--run", "true {}", code=1)["command"] is None
     assert checked("bisect", path, "--run", "false {}", code=1)["original"] == "bad"
-    check = "grep -aq levels.0.div {} && ! grep -aqF '\"site\": \"levels.1.div_1\"' {} && exit 125; ! grep -aqF '\"site\": \"levels.0.div\"' {}"
+    check = (
+        "grep -aq levels.0.div {} && ! grep -aqF '\"site\": \"levels.1.div_1\"' {} && exit 125; "
+        "! grep -aqF '\"site\": \"levels.0.div\"' {}"
+    )
     assert checked("bisect", path, "--run", check)["culprits"]

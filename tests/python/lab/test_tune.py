@@ -78,7 +78,10 @@ def test_a_model_that_gains_nothing_is_left_as_it_was(desk, model):
     path = desk.put(model("wide"))
     result = desk("tune", path, "-o", "best.pt2", *QUICK)
     assert result.out.startswith(f"narrow\n    {BIAS}  0.")
-    assert "  slower\n  left: nothing that was tried is faster\n\n1 place in 1 class\nnothing pays: the model stays as it was\n" in result.out
+    assert (
+        "  slower\n  left: nothing that was tried is faster\n\n1 place in 1 class\n"
+        "nothing pays: the model stays as it was\n"
+    ) in result.out
     assert log(desk, "best.pt2") == []
     assert desk("diff", path, "best.pt2").err == f"no difference between {path} and best.pt2\n"
     assert desk.read("best.pt2") == desk.read(path)
