@@ -35,7 +35,7 @@ Takes takes_at(const CommandInfo& command, std::size_t position) {
   return command.arguments[std::min(position, command.arguments.size() - 1)];
 }
 
-std::string replaced(std::string text, std::string_view characters, std::string_view escape) {
+std::string replaced(std::string_view text, std::string_view characters, std::string_view escape) {
   std::string out;
   for (char c : text) {
     if (characters.find(c) != characters.npos) out += escape;

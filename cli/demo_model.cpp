@@ -96,7 +96,7 @@ class Transformer {
     return b_.call("aten.batch_norm.default", {x, weight, bias, mean, var, false, 0.1, 1e-5, true});
   }
 
-  at::Tensor random(std::vector<std::int64_t> sizes, double spread, double mean = 0) {
+  at::Tensor random(const std::vector<std::int64_t>& sizes, double spread, double mean = 0) {
     return (at::randn(sizes, generator_, at::kFloat) * spread + mean).to(dtype_);
   }
 

@@ -8,6 +8,8 @@
 
 namespace refx::testing {
 
+// Models for the contract test.
+
 struct Specimen {
   std::string name;
   Model model;

@@ -18,6 +18,8 @@
 
 namespace refx {
 
+// The arguments of nodes, as plain values.
+
 class Arg;
 using Args = std::vector<Arg>;
 using Kwargs = std::vector<std::pair<std::string, Arg>>;

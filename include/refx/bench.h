@@ -11,6 +11,8 @@
 
 namespace refx {
 
+// How fast a model is, beside another one or its own original.
+
 struct BenchOptions {
   const Model* against = nullptr;  // null: the model's own original
   Measure measure = {};

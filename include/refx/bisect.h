@@ -10,6 +10,8 @@
 
 namespace refx {
 
+// Which steps of a model make a check fail.
+
 enum class Verdict { good, bad, skip };
 REFX_API std::string to_string(Verdict verdict);
 

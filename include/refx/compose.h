@@ -9,6 +9,8 @@
 
 namespace refx {
 
+// Several transformations as one.
+
 enum class Inplace { no, yes };
 
 // Transformations applied left to right, and reversed right to left; itself a transformation.

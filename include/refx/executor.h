@@ -39,6 +39,6 @@ class REFX_API Executor {
 
 // Runs the model on its user inputs, with an Executor that it makes on first use and after a
 // change.
-REFX_API c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
+REFX_API c10::IValue run(Model& model, const std::vector<c10::IValue>& inputs);
 
 }  // namespace refx

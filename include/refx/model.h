@@ -47,13 +47,13 @@ class REFX_API Model {
 
   // Runs the model on its user inputs: run() of refx/executor.h, which has to be included.
   template <class Value = c10::IValue>
-  Value forward(std::vector<Value> inputs) {
-    return run(*this, std::move(inputs));
+  Value forward(const std::vector<Value>& inputs) {
+    return run(*this, inputs);
   }
 
  private:
   friend struct ModelAccess;
-  friend REFX_API c10::IValue run(Model& model, std::vector<c10::IValue> inputs);
+  friend REFX_API c10::IValue run(Model& model, const std::vector<c10::IValue>& inputs);
   Graph graph_;
   State state_;
   Modules modules_;

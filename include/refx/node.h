@@ -12,6 +12,8 @@
 
 namespace refx {
 
+// The nodes of a graph, as in torch.fx.
+
 enum class Opcode : std::uint8_t {
   placeholder,
   get_attr,

@@ -8,6 +8,8 @@
 
 namespace refx {
 
+// Models in .pt2 files, with their histories.
+
 struct LoadOptions {
   // Off: the model as the file shows it to PyTorch, without the steps that led there.
   bool history = true;

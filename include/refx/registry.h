@@ -10,6 +10,8 @@
 
 namespace refx {
 
+// The transformations that there are.
+
 using TransformationPtr = std::shared_ptr<const Transformation>;
 
 // Every known transformation, in the order in which they are best applied: those of registry.def,

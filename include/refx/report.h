@@ -9,6 +9,8 @@
 
 namespace refx {
 
+// A page about a model, its steps and what they do.
+
 struct ReportOptions {
   std::string title = {};                      // empty: the name of the model's file
   const Verification* verification = nullptr;  // null: the page says that it was not run

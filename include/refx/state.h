@@ -10,6 +10,8 @@
 
 namespace refx {
 
+// The tensors of a model.
+
 enum class StateKind : std::uint8_t { parameter, buffer, constant };
 REFX_API std::string_view to_string(StateKind kind);
 

@@ -12,6 +12,8 @@
 
 namespace refx {
 
+// Which rewrites pay, on this machine and these inputs.
+
 struct TuneOptions {
   // None: all of the registry that preserve what a model computes.
   std::vector<TransformationPtr> transformations = {};

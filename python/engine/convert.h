@@ -9,6 +9,8 @@
 
 namespace refx::fx {
 
+// Arguments and targets of torch.fx nodes as those of the library, and back.
+
 Arg to_arg(Tables& tables, py::handle value);
 py::object from_arg(const Tables& tables, const Arg& arg);
 py::tuple from_args(const Tables& tables, const Args& args);

@@ -10,6 +10,8 @@
 
 namespace refx::fx {
 
+// What a GraphModule has, before anything is made of it.
+
 struct FxNode {
   py::object node;
   Opcode op;

@@ -10,6 +10,8 @@ namespace refx::python {
 
 namespace py = pybind11;
 
+// The areas of the extension, one bind_<area>.cpp each.
+
 void bind_tables(py::module_& m);
 void bind_mirror(py::module_& m);
 void bind_model(py::module_& m);

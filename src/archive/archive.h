@@ -1,5 +1,8 @@
 #pragma once
 
+// archive/: zip archives as PyTorch writes them. Read by mapping, checked, written whole or not at
+// all.
+
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -7,6 +7,8 @@
 
 namespace refx {
 
+// The directory of a zip archive, read and checked.
+
 struct DirectoryEntry {
   std::string_view name;  // with the root folder
   std::uint64_t header = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+// diff/: the difference of two models, for people.
+
 #include <cstddef>
 #include <optional>
 #include <string_view>

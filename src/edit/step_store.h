@@ -7,6 +7,8 @@
 
 namespace refx {
 
+// The steps of a history, in the model that they belong to.
+
 using StepPtr = std::shared_ptr<const Step>;
 
 // The steps of a model: adds and removes them, and looks after the names and places of what they

@@ -1,5 +1,8 @@
 #pragma once
 
+// edit/: every change of a model. The Editor journals it; undo takes it back; Restorer puts saved
+// models together. Nothing outside includes these private headers.
+
 #include <c10/util/flat_hash_map.h>
 
 #include <memory>

@@ -122,7 +122,8 @@ Operand Compiler::result_of(Instruction& instruction) {
   return items.size() == 1 ? items[0] : Operand::nest(Operand::Form::tuple, std::move(items));
 }
 
-Operand Compiler::call(std::string_view target, std::vector<Operand> args, NamedOperands kwargs) {
+Operand Compiler::call(std::string_view target, const std::vector<Operand>& args,
+                       const NamedOperands& kwargs) {
   c10::OperatorHandle op = find_operator(target);
   Instruction& instruction = emit();
   bind_operator(instruction, op, args, kwargs);

@@ -19,7 +19,8 @@ class Compiler {
   Program compile();
 
   // Each emits one instruction and returns its result; several results make a tuple.
-  Operand call(std::string_view target, std::vector<Operand> args, NamedOperands kwargs = {});
+  Operand call(std::string_view target, const std::vector<Operand>& args,
+               const NamedOperands& kwargs = {});
   Operand call_native(Native native, std::vector<Operand> args);
   Operand call_late(Bind bind, std::string name, std::vector<Operand> args, NamedOperands kwargs);
   Operand call_overloaded(std::string name, std::vector<Operand> args, NamedOperands kwargs);

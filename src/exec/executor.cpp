@@ -207,7 +207,7 @@ IValue exec::run_watched(const Model& model, const std::vector<IValue>& inputs,
   return run_plainly(program, stack, inputs, &watcher);
 }
 
-IValue run(Model& model, std::vector<IValue> inputs) {
+IValue run(Model& model, const std::vector<IValue>& inputs) {
   auto* executor = static_cast<Executor*>(model.compiled_.get());
   // A copy of the model shares the executor until one of the two runs.
   if (!executor || executor->revision() != model.revision() || model.compiled_.use_count() > 1) {

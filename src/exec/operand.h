@@ -10,6 +10,8 @@
 
 namespace refx::exec {
 
+// The arguments of instructions.
+
 using Slot = std::uint32_t;
 
 // What Python would call a value. An IValue keeps dtypes, layouts and memory formats as plain ints,

@@ -90,7 +90,7 @@ std::optional<Slot> OutWriter::tensor_slot(const Instruction& i, std::size_t inp
 }
 
 Instruction& OutWriter::emit(OutCode& out, const Instruction& i, const char* target,
-                             std::vector<Operand> args) {
+                             const std::vector<Operand>& args) {
   Instruction& made = out.code.emplace_back();
   made.node = i.node;
   made.target = i.target;

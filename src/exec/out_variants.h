@@ -31,10 +31,10 @@ class OutWriter {
   OutCode embedding(const Instruction& i);
   OutCode copy(const Instruction& i);
   Slot view(OutCode& out, const Instruction& i, const char* target, Slot of,
-            std::vector<Operand> args);
+            const std::vector<Operand>& args);
   Slot as_batch(OutCode& out, const Instruction& i, Slot of);
   Instruction& emit(OutCode& out, const Instruction& i, const char* target,
-                    std::vector<Operand> args);
+                    const std::vector<Operand>& args);
   Slot new_slot();
   const at::Tensor& tensor(Slot slot) const { return slots_[slot].toTensor(); }
   std::optional<Slot> tensor_slot(const Instruction& i, std::size_t input) const;

@@ -1,5 +1,8 @@
 #pragma once
 
+// exec/: compiles a graph to a flat list of operator calls and runs it, with the numerics of eager
+// PyTorch. After two runs of one shape results go into memory that was planned.
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <functional>
@@ -12,6 +15,8 @@
 #include "refx/executor.h"
 
 namespace refx::exec {
+
+// What a graph is compiled to: a flat list of instructions over slots.
 
 using Values = std::vector<c10::IValue>;
 using Stack = std::vector<c10::IValue>;

@@ -1,5 +1,8 @@
 #pragma once
 
+// io/: inputs and outputs of models. Values in files without running pickle, nested and flat,
+// generated ones.
+
 #include <ATen/core/ivalue.h>
 
 #include <functional>

@@ -1,5 +1,8 @@
 #pragma once
 
+// ir/: a model and its history, as values. Named things in an order, where erased ones keep their
+// place; tensors whose contents come when they are needed.
+
 #include <ATen/core/TensorBase.h>
 
 #include <array>

@@ -1,5 +1,8 @@
 #pragma once
 
+// ops/: what transformations speak to, whichever way a model spells it, and what can be told of its
+// values without running it.
+
 #include <optional>
 #include <string>
 

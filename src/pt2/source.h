@@ -1,5 +1,8 @@
 #pragma once
 
+// pt2/: .pt2 files. A program from its JSON and back, and beside it the history, so that undoing
+// everything gives the bytes of the first file.
+
 #include <ATen/core/TensorBase.h>
 
 #include <map>

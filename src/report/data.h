@@ -1,5 +1,7 @@
 #pragma once
 
+// report/: the data of the page of `refx report`. The page itself is in web/.
+
 #include <string>
 
 #include "refx/report.h"

@@ -1,5 +1,7 @@
 #pragma once
 
+// text/: the text form of a model, written and read. docs/text.md has the grammar.
+
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -56,7 +56,7 @@ void require_sane(const TensorSpec& spec) {
 std::vector<std::int64_t> strides_of(const TensorSpec& spec) {
   auto contiguous = contiguous_strides(spec.sizes);
   if (!contiguous) throw Error("more elements than a tensor can have");
-  return spec.strides ? *spec.strides : std::move(*contiguous);
+  return spec.strides ? *spec.strides : *contiguous;
 }
 
 std::int64_t bytes_of(const TensorSpec& spec, const std::vector<std::int64_t>& strides) {

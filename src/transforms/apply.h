@@ -1,5 +1,7 @@
 #pragma once
 
+// transforms/: one file per transformation, and what applies and reverses them.
+
 #include <vector>
 
 #include "refx/transformation.h"

@@ -5,6 +5,8 @@
 
 namespace refx {
 
+// Text in columns.
+
 using Row = std::vector<std::string>;
 
 // A line for each row, indented; columns as wide as what is in them, the last one not padded.

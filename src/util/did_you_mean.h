@@ -1,5 +1,7 @@
 #pragma once
 
+// util/: helpers that belong to nobody, for the library and its faces.
+
 #include <string>
 #include <string_view>
 #include <vector>

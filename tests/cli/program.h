@@ -9,6 +9,8 @@
 
 namespace refx::testing {
 
+// The built program, driven from outside.
+
 std::string contents(const std::filesystem::path& path);
 
 // Drives the built program (its path is in REFX_PROGRAM) as a user does, in a folder of its own.

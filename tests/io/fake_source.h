@@ -7,6 +7,8 @@
 
 namespace refx::testing {
 
+// A model's file that is not there.
+
 struct FakeSource : Source {
   std::string file = "model.pt2", in, out, samples;
   std::map<std::string, Range> symbols;

@@ -5,6 +5,7 @@
 
 namespace refx {
 
+// A contest as JSON, for bench and tune.
 void write(Json& json, const Contest& contest);
 
 }  // namespace refx

@@ -8,6 +8,8 @@
 
 namespace refx {
 
+// Delta debugging: the smallest set of steps that makes a check fail.
+
 using Steps = std::vector<StepId>;
 using TestSteps = std::function<Verdict(const Steps& kept)>;
 

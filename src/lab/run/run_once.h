@@ -1,5 +1,8 @@
 #pragma once
 
+// lab/: verify, bench, tune and bisect, each in a folder. run/ has what all of them need: forms of
+// a model, on which inputs, where.
+
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>

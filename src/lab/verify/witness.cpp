@@ -44,7 +44,7 @@ bool holds_along(const at::Tensor& whole, const at::Tensor& part, std::int64_t d
 
 // Whether `part` is a block of `whole`, bit for bit: anywhere along the first dimension in which
 // they differ, at the begin or the end of the others. A vector is looked for as a column, too.
-bool holds(at::Tensor whole, at::Tensor part) {
+bool holds(const at::Tensor& whole, at::Tensor part) {
   if (whole.scalar_type() != part.scalar_type() || whole.device() != part.device() ||
       whole.layout() != c10::kStrided || part.layout() != c10::kStrided || part.numel() == 0)
     return false;
