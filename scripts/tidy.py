@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKED = ("src", "cli", "python/src")
+CHECKED = ("src", "cli", "python/engine", "python/src")
 TOOL = ROOT / ".venv/bin/clang-tidy"
 MESSAGE = re.compile(r"(?P<file>/[^:\n]+):\d+:\d+: (?:error|warning): .*\[(?P<check>[\w.,-]+)\]$")
 
