@@ -4,6 +4,7 @@
 
 #include "hints.h"
 #include "refx/registry.h"
+#include "refx/target.h"
 
 namespace refx::python {
 namespace {
@@ -43,6 +44,15 @@ PYBIND11_MODULE(_core, m) {
       },
       "Name and summary of every transformation of the library.");
   bind_tables(m);
+  m.def(
+      "operator_parts",
+      [](const std::string& target)
+          -> std::optional<std::tuple<std::string, std::string, std::string>> {
+        const auto parts = refx::operator_parts(target);
+        if (!parts) return std::nullopt;
+        return std::tuple(parts->space, parts->name, parts->overload);
+      },
+      py::arg("target"), "Namespace, name and overload of an operator of the dispatcher; or None.");
   bind_mirror(m);
   bind_model(m);
 }

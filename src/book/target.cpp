@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "refx/target.h"
+
 namespace refx::book {
 
 namespace {
@@ -91,3 +93,14 @@ std::string_view value_name(std::string_view target) {
 }
 
 }  // namespace refx::book
+
+namespace refx {
+
+std::optional<OperatorParts> operator_parts(std::string_view target) {
+  const book::Target parts = book::parse_target(target);
+  if (!parts.is_op()) return std::nullopt;
+  return OperatorParts{std::string(parts.space), std::string(parts.name),
+                       std::string(parts.overload)};
+}
+
+}  // namespace refx

@@ -31,7 +31,7 @@ class OutWriter {
   OutCode embedding(const Instruction& i);
   OutCode copy(const Instruction& i);
   Slot view(OutCode& out, const Instruction& i, const char* target, Slot of,
-            const std::vector<Operand>& args);
+            std::vector<Operand> args);
   Slot as_batch(OutCode& out, const Instruction& i, Slot of);
   Instruction& emit(OutCode& out, const Instruction& i, const char* target,
                     const std::vector<Operand>& args);

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.fx.node import _get_qualified_name
 
+from .. import _core
+
 
 def name_of(function: Callable[..., Any]) -> str:
     """A name under which the library may know the function."""
@@ -34,8 +36,9 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def find(name: str) -> Callable[..., Any]:
     """The function of that name; raises LookupError if there is none."""
-    if name.count(".") == 2 and not name.startswith(("torch.", "operator.")):
-        found = _overload(*name.split("."))
+    parts = _core.operator_parts(name)
+    if parts is not None:
+        found = _overload(*parts)
         if found is not None:
             return found
     return _importable(name.split("."))
