@@ -135,7 +135,7 @@ int Tables::traverse(visitproc visit, void* arg) const {
        {py::handle(ids), py::handle(nodes), py::handle(erased), py::handle(objects),
         py::handle(places), py::handle(names), py::handle(functions), py::handle(displaced),
         py::handle(copied_containers), py::handle(made_containers), py::handle(name_order),
-        py::handle(signatures)})
+        py::handle(signatures), py::handle(stamped)})
     Py_VISIT(table.ptr());
   for (const Seen& node : seen) {
     Py_VISIT(node.args.ptr());

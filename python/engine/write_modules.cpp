@@ -361,16 +361,23 @@ class ModuleWriter {
     return result;
   }
 
-  // A base that came with a stamp, from a history that is not this one, keeps what that says.
+  // A base that came with a stamp, from a history that is not this one, keeps what that says; what
+  // this one wrote there says only what steps that are live did.
   void set_stamp(py::handle attributes, const std::string& path) {
     std::vector<std::string> signatures;
     if (PyObject* earlier = find(attributes, stamp()); earlier && PyTuple_Check(earlier))
-      for (py::handle signature : py::handle(earlier)) signatures.push_back(to_string(signature));
+      for (py::handle signature : py::handle(earlier))
+        if (!tables_.stamped.contains(signature)) signatures.push_back(to_string(signature));
     if (auto found = authors().find(path); found != authors().end())
       for (const std::string& signature : found->second)
-        if (std::find(signatures.begin(), signatures.end(), signature) == signatures.end())
+        if (std::find(signatures.begin(), signatures.end(), signature) == signatures.end()) {
           signatures.push_back(signature);
-    if (signatures.empty()) return;
+          tables_.stamped.add(signature);
+        }
+    if (signatures.empty()) {
+      if (find(attributes, stamp())) check(PyDict_DelItem(attributes.ptr(), stamp()));
+      return;
+    }
     check(PyDict_SetItem(attributes.ptr(), stamp(), py::tuple(py::cast(signatures)).ptr()));
   }
 

@@ -52,6 +52,7 @@ void bind_tables(py::module_& m) {
       .def_readwrite("made_containers", &Tables::made_containers)
       .def_readwrite("name_order", &Tables::name_order)
       .def_readwrite("signatures", &Tables::signatures)
+      .def_readwrite("stamped", &Tables::stamped)
       .def(
           "node",
           [](const Tables& self, std::uint32_t number) { return self.node(NodeId(number)); },

@@ -251,6 +251,7 @@ class History:
             "objects": tables.objects, "functions": functions, "modules": tables.displaced,
             "order": tables.name_order, "made_containers": tables.made_containers,
             "containers": tables.copied_containers, "signatures": tables.signatures,
+            "stamped": tables.stamped,
         }
 
     @classmethod
@@ -272,6 +273,8 @@ class History:
         tables.made_containers = state["made_containers"]
         tables.copied_containers = state["containers"]
         tables.signatures = state["signatures"]
+        # Older files do not have it: then what is live, at least.
+        tables.stamped = state.get("stamped", {step.signature for step in self.by_refx()})
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,9 +11,6 @@ from refx.fx import log, reverse
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "fx"
 FILES = sorted(p.name for p in DATA.glob("*.*.*") if p.suffix in (".pt", ".pickle") and ".state." not in p.name)
-# Trained, and then reversed in part: see test_training.test_nothing_says_so_when_steps_were_applied_again.
-IN_PARTS = [pytest.param(f, marks=pytest.mark.xfail(strict=True, reason="modules keep refx's stamp"))
-            if f.startswith("encoder-trained") else f for f in FILES]
 
 
 def load(name):
@@ -75,7 +72,7 @@ def test_an_old_file_goes_back(file):
     Original(file).check(gm)
 
 
-@pytest.mark.parametrize("file", IN_PARTS)
+@pytest.mark.parametrize("file", FILES)
 def test_each_step_of_an_old_file_goes_back_alone(file):
     original = Original(file)
     for step in log(load(file)):
@@ -88,7 +85,7 @@ def test_each_step_of_an_old_file_goes_back_alone(file):
         original.check(gm)
 
 
-@pytest.mark.parametrize("file", IN_PARTS)
+@pytest.mark.parametrize("file", FILES)
 def test_an_old_file_goes_back_step_by_step(file):
     for newest in (True, False):
         gm = load(file)

@@ -59,7 +59,6 @@ def test_nothing_says_that_refx_made_it_after_undo():
         t(gm, reverse=True)
 
 
-@pytest.mark.xfail(strict=True, reason="modules keep refx's stamp")
 def test_nothing_says_so_when_steps_were_applied_again():
     """Reversing the merge fuses the parts anew; undoing that leaves nothing of refx."""
     class Net(nn.Module):
