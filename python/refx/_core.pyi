@@ -2,7 +2,7 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'operator_parts', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
@@ -17,6 +17,7 @@ class Tables:
     made_containers: set
     name_order: dict
     signatures: dict
+    stamped: set
     def __init__(self) -> None:
         ...
     def add_function(self, name: str, function: typing.Any) -> None:
@@ -74,8 +75,6 @@ class Mirror:
         ...
     def live(self) -> list[int]:
         ...
-    def slots(self) -> list[int]:
-        ...
     def read(self, tables: Tables, graph_module: typing.Any, transformation: str = 'changes by others', signature: str = '') -> int | None:
         ...
     def reverse(self, steps: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], dependents: str, discard_changes: bool) -> ChangedObjects:
@@ -83,6 +82,8 @@ class Mirror:
     def save(self) -> tuple[bytes, list[torch.Tensor]]:
         ...
     def select(self, what: str) -> list[int]:
+        ...
+    def slots(self) -> list[int]:
         ...
     def steps(self) -> list:
         ...
@@ -100,13 +101,13 @@ class Model:
     """
     def apply(self, transformation: str, only: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[int]:
         ...
-    def bench(self, arg0: Model, **kwargs: typing.Any) -> tuple[str, str]:
+    def bench(self, against: Model, **kwargs: typing.Any) -> tuple[str, str]:
         ...
     def bisect(self, judge: typing.Any, journal: str, key: str, progress: typing.Any) -> tuple[str, str]:
         ...
     def bisect_by_command(self, command: str, journal: str, progress: typing.Any) -> tuple[str, str]:
         ...
-    def bisect_within(self, arg0: typing.SupportsFloat | typing.SupportsIndex, arg1: str, **kwargs: typing.Any) -> tuple[str, str]:
+    def bisect_within(self, tolerance: typing.SupportsFloat | typing.SupportsIndex, journal: str, **kwargs: typing.Any) -> tuple[str, str]:
         ...
     def copy(self) -> Model:
         ...
@@ -136,9 +137,9 @@ class Model:
         ...
     def text(self) -> str:
         ...
-    def tune(self, arg0: collections.abc.Sequence[str], **kwargs: typing.Any) -> tuple[str, str]:
+    def tune(self, transformations: collections.abc.Sequence[str], **kwargs: typing.Any) -> tuple[str, str]:
         ...
-    def verify(self, arg0: Model, **kwargs: typing.Any) -> tuple[str, str]:
+    def verify(self, against: Model, **kwargs: typing.Any) -> tuple[str, str]:
         ...
 def attribute_at(module: typing.Any, path: str) -> typing.Any:
     """
@@ -146,6 +147,10 @@ def attribute_at(module: typing.Any, path: str) -> typing.Any:
     """
 def load(path: str, history: bool) -> Model:
     ...
+def operator_parts(target: str) -> tuple[str, str, str] | None:
+    """
+    Namespace, name and overload of an operator of the dispatcher; or None.
+    """
 def transformations() -> list[tuple[str, str]]:
     """
     Name and summary of every transformation of the library.
