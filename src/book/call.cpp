@@ -129,7 +129,8 @@ const Operation* Call::operation() const {
 
 const c10::FunctionSchema* Call::schema() const {
   if (schema_ || spelled_ == Spelled::nothing) return schema_;
-  if (const Operation* of = operation()) return schema_ = find_schema(parse_target(of->target));
+  if (layer_) return layer_->schema;
+  if (entry_->function) return entry_->function->schema;
   if (entry_->schema) return schema_ = entry_->schema;
   for (const c10::OperatorHandle& overload : overloads(name_))
     if (may_mean(overload.schema(), *node_)) return schema_ = &overload.schema();

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "book/target.h"
+#include "book/schemas.h"
 
 namespace refx::book {
 
@@ -81,8 +81,10 @@ const Function* find_function(std::string_view name) {
   static const Functions all = [] {
     Functions functions;
     for (const Row& row : kRows) {
-      Function function{{}, parse_signature(row.signature), parse_operation(row.operation)};
-      function.op = parse_target(function.operation.target).name;
+      Function function{{}, parse_signature(row.signature), parse_operation(row.operation), {}};
+      const Target target = parse_target(function.operation.target);
+      function.op = target.name;
+      function.schema = find_schema(target);
       functions.emplace(row.name, std::move(function));
     }
     return functions;

@@ -5,6 +5,10 @@
 
 #include "book/notation.h"
 
+namespace c10 {
+struct FunctionSchema;
+}
+
 namespace refx::book {
 
 // A function of torch.nn.functional that takes other arguments than aten's operator of that name.
@@ -12,6 +16,7 @@ struct Function {
   std::string op;  // aten's name for what it does
   Signature signature;
   Operation operation;
+  const c10::FunctionSchema* schema = nullptr;  // of the operation; null if it is none of aten's
 };
 // By its name in torch.nn.functional; null where its arguments are the operator's, or it is not
 // known.

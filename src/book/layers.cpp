@@ -1,8 +1,9 @@
 #include "book/layers.h"
 
 #include <map>
+#include <unordered_map>
 
-#include "book/target.h"
+#include "book/schemas.h"
 #include "refx/layers.h"
 
 namespace refx::book {
@@ -127,8 +128,11 @@ const Layers& layers() {
                   parse_signature(row.parameters),
                   parse_signature(row.inputs),
                   parse_operation(row.operation),
+                  {},
                   row.rewritten};
-      layer.op = parse_target(layer.operation.target).name;
+      const Target target = parse_target(layer.operation.target);
+      layer.op = target.name;
+      layer.schema = find_schema(target);
       layers.emplace(row.type, std::move(layer));
     }
     return layers;
@@ -144,8 +148,13 @@ const Layer* find_layer(std::string_view type) {
     short_type = "torch.nn." + std::string(type.substr(type.rfind('.') + 1));
     type = short_type;
   }
-  const auto it = layers().find(type);
-  return it == layers().end() ? nullptr : &it->second;
+  static const auto* by_type = [] {
+    auto* map = new std::unordered_map<std::string_view, const Layer*>;
+    for (const auto& [name, layer] : layers()) map->emplace(name, &layer);
+    return map;
+  }();
+  const auto it = by_type->find(type);
+  return it == by_type->end() ? nullptr : it->second;
 }
 
 namespace {
