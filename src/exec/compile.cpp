@@ -230,8 +230,7 @@ Operand Compiler::compile_function(const Node& node) {
   }
   if (target.kind == TargetKind::torch || target.kind == TargetKind::functional)
     return compile_torch_function(target, std::move(args), std::move(kwargs));
-  if (target.is_op() || target.kind == TargetKind::packet)
-    return call(node.target, std::move(args), std::move(kwargs));
+  if (target.is_op() || target.kind == TargetKind::packet) return call(node.target, args, kwargs);
   throw Error(
       "the executor does not know this function; it runs operators of the dispatcher "
       "(\"aten.add.Tensor\"), torch.*, torch.nn.functional.*, operator.* and math.*");
@@ -259,8 +258,7 @@ Operand Compiler::compile_method(const Node& node) {
     return call_native(f->native, std::move(args));
   }
   if (auto dtype = cast_method(node.target)) {
-    return call("aten.to.dtype", {args.at(0), Operand(IValue(*dtype), Kind::dtype)},
-                std::move(kwargs));
+    return call("aten.to.dtype", {args.at(0), Operand(IValue(*dtype), Kind::dtype)}, kwargs);
   }
   if (node.target == "cpu" || node.target == "cuda") {
     Operand device(IValue(c10::Device(node.target)), Kind::device);

@@ -54,8 +54,7 @@ Operand lower(Compiler& out, const book::Operation& operation, const NamedOperan
     args.push_back(actual.as_list ? as_list(value) : std::move(value));
   }
   const bool in_place = is_true(find_named(names, "inplace"));
-  return out.call(in_place ? book::in_place_twin(operation.target) : operation.target,
-                  std::move(args));
+  return out.call(in_place ? book::in_place_twin(operation.target) : operation.target, args);
 }
 
 }  // namespace refx::exec

@@ -104,7 +104,7 @@ Instruction& OutWriter::emit(OutCode& out, const Instruction& i, const char* tar
 Slot OutWriter::view(OutCode& out, const Instruction& i, const char* target, Slot of,
                      std::vector<Operand> args) {
   args.insert(args.begin(), Operand::of_slot(of));
-  Instruction& made = emit(out, i, target, std::move(args));
+  Instruction& made = emit(out, i, target, args);
   made.result = new_slot();
   made.results = 1;
   Stack stack;
