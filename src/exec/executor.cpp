@@ -9,6 +9,7 @@
 #include "exec/program.h"
 #include "exec/watch.h"
 #include "refx/error.h"
+#include "util/first_line.h"
 
 namespace refx {
 
@@ -42,11 +43,6 @@ struct BelowAutograd {
   c10::AutoGradMode no_grad{false};
   at::AutoDispatchBelowADInplaceOrView below;
 };
-
-std::string first_line(const char* message) {
-  std::string text(message);
-  return text.substr(0, text.find('\n'));
-}
 
 // Whatever happens in a run, the next one starts with empty slots.
 class SlotGuard {
