@@ -41,11 +41,10 @@ std::unique_ptr<Entry> read_entry(const std::string& target, bool method) {
   return entry;
 }
 
-// torch's names for arguments that aten calls otherwise, and the other way round.
+// Whether the two name one argument. "self" is also what torch calls "input" in some operators.
 bool same_argument(std::string_view given, std::string_view formal) {
-  return given == formal || (given == "input" && formal == "self") ||
-         (given == "self" && formal == "input") || (given == "axis" && formal == "dim") ||
-         (given == "keepdims" && formal == "keepdim");
+  return given == formal || aten_argument(given) == formal ||
+         (given == "self" && formal == "input");
 }
 
 std::optional<Arg> arg_of(const c10::IValue& value) {
@@ -164,17 +163,19 @@ std::optional<Arg> Call::by_name(const std::string& name) const {
 std::optional<Arg> Call::argument(std::string_view name) const {
   const auto at = position(name);
   if (!at) return std::nullopt;
-  if (const Operation* of = operation()) {
-    if (*at >= of->actuals.size()) return arg_of(*schema()->arguments()[*at].default_value());
-    const Operation::Actual& actual = of->actuals[*at];
-    if (actual.kind == Operation::Actual::Kind::literal) return actual.literal;
-    if (actual.kind == Operation::Actual::Kind::tensor) return std::nullopt;
-    return by_name(actual.name);
-  }
   const c10::Argument& formal = schema()->arguments()[*at];
-  if (*at < node_->args.size() && !formal.kwarg_only()) return node_->args[*at];
-  for (const auto& [key, value] : node_->kwargs)
-    if (same_argument(key, formal.name())) return value;
+  if (const Operation* of = operation()) {
+    if (*at < of->actuals.size()) {
+      const Operation::Actual& actual = of->actuals[*at];
+      if (actual.kind == Operation::Actual::Kind::literal) return actual.literal;
+      if (actual.kind == Operation::Actual::Kind::tensor) return std::nullopt;
+      return by_name(actual.name);
+    }
+  } else {
+    if (*at < node_->args.size() && !formal.kwarg_only()) return node_->args[*at];
+    for (const auto& [key, value] : node_->kwargs)
+      if (same_argument(key, formal.name())) return value;
+  }
   return formal.default_value() ? arg_of(*formal.default_value()) : std::nullopt;
 }
 

@@ -1,6 +1,6 @@
 #include "book/layers.h"
 
-#include <map>
+#include <algorithm>
 #include <unordered_map>
 
 #include "book/schemas.h"
@@ -117,7 +117,7 @@ constexpr Row kRows[] = {
 };
 // clang-format on
 
-using Layers = std::map<std::string, Layer, std::less<>>;
+using Layers = std::unordered_map<std::string_view, Layer>;  // by type
 
 const Layers& layers() {
   static const Layers all = [] {
@@ -148,30 +148,20 @@ const Layer* find_layer(std::string_view type) {
     short_type = "torch.nn." + std::string(type.substr(type.rfind('.') + 1));
     type = short_type;
   }
-  static const auto* by_type = [] {
-    auto* map = new std::unordered_map<std::string_view, const Layer*>;
-    for (const auto& [name, layer] : layers()) map->emplace(name, &layer);
-    return map;
-  }();
-  const auto it = by_type->find(type);
-  return it == by_type->end() ? nullptr : it->second;
+  const auto it = layers().find(type);
+  return it == layers().end() ? nullptr : &it->second;
 }
-
-namespace {
-
-std::vector<std::string> types() {
-  std::vector<std::string> types;
-  for (const auto& [type, layer] : layers()) types.push_back(type);
-  return types;
-}
-
-}  // namespace
 
 }  // namespace refx::book
 
 namespace refx {
 
-std::vector<std::string> layer_types() { return book::types(); }
+std::vector<std::string> layer_types() {
+  std::vector<std::string> types;
+  for (const auto& [type, layer] : book::layers()) types.emplace_back(type);
+  std::sort(types.begin(), types.end());
+  return types;
+}
 
 std::vector<std::string> layer_tensors(std::string_view type) {
   std::vector<std::string> tensors;

@@ -53,6 +53,13 @@ const c10::FunctionSchema* find_schema(const Target& target) {
   return handle ? &handle->schema() : nullptr;
 }
 
+std::string_view aten_argument(std::string_view name) {
+  if (name == "input") return "self";
+  if (name == "axis") return "dim";
+  if (name == "keepdims") return "keepdim";
+  return name;
+}
+
 const std::vector<OperatorHandle>& overloads(std::string_view name) {
   static const std::vector<OperatorHandle> none;
   auto it = aten_index().find(name);

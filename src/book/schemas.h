@@ -13,6 +13,10 @@ namespace refx::book {
 // The schema of an operator by its full target; null if the target is none, or not registered.
 const c10::FunctionSchema* find_schema(const Target& target);
 
+// aten's name for an argument that torch calls otherwise: "self" for input. The name itself, if
+// there is no other.
+std::string_view aten_argument(std::string_view name);
+
 // The functional and in-place overloads of "aten::<name>", in a fixed order; empty if unknown.
 const std::vector<c10::OperatorHandle>& overloads(std::string_view name);
 // Operator names of aten near to this one, for messages.

@@ -31,14 +31,6 @@ struct Assignment {
   const Operand* operator[](std::size_t i) const { return i == packed_at ? &packed : of[i]; }
 };
 
-// torch's names for arguments that aten calls otherwise.
-std::string_view aten_name(std::string_view name) {
-  if (name == "input") return "self";
-  if (name == "axis") return "dim";
-  if (name == "keepdims") return "keepdim";
-  return name;
-}
-
 bool is_ignored(std::string_view name, const Operand& value) {
   bool off = value.is_none() || (value.kind == Kind::boolean && !value.constant.toBool());
   return off && (name == "requires_grad" || name == "out" || name == "_stacklevel");
@@ -46,7 +38,7 @@ bool is_ignored(std::string_view name, const Operand& value) {
 
 std::optional<std::size_t> position(const FunctionSchema& schema, std::string_view name) {
   const auto& arguments = schema.arguments();
-  for (std::string_view n : {name, aten_name(name)}) {
+  for (std::string_view n : {name, book::aten_argument(name)}) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].name() == n) return i;
     }
