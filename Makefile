@@ -27,6 +27,13 @@ tsan: build-tsan/build.ninja  ## run the unit tests under ThreadSanitizer
 	@cmake --build --preset tsan -j $(JOBS)
 	@ctest --preset tsan -j $(JOBS)
 
+fuzz: build-fuzz/build.ninja  ## search for bytes that break refx, FUZZ_S seconds (60) for each target
+	@cmake --build --preset fuzz -j $(JOBS)
+	@scripts/fuzz.sh $(ONLY)
+
+torture: build  ## random runs with faults injected, TORTURE_S seconds (60) for each kind
+	@scripts/torture.sh
+
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
 
@@ -38,15 +45,16 @@ format: setup  ## clang-format our sources, ruff's safe fixes
 	@scripts/lint.sh --fix
 
 clean:  ## remove the build folders (keeps .venv)
-	rm -rf build build-debug build-asan build-tsan build-wheel
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-wheel
 
 # Ninja reconfigures by itself when a CMake file changes; the presets it does not know about.
 build/build.ninja: PRESET = release
 build-debug/build.ninja: PRESET = debug
 build-asan/build.ninja: PRESET = asan
 build-tsan/build.ninja: PRESET = tsan
-build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/build.ninja: CMakePresets.json | setup
+build-fuzz/build.ninja: PRESET = fuzz
+build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/build.ninja build-fuzz/build.ninja: CMakePresets.json | setup
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build test demo bench asan tsan debug lint format clean
+.PHONY: help setup build test demo bench asan tsan fuzz torture debug lint format clean

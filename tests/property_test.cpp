@@ -4,64 +4,10 @@
 
 #include "kit.h"
 #include "random_model.h"
+#include "random_moves.h"
 
 namespace refx::testing {
 namespace {
-
-// Something that is done to a model. Lower numbers are plainer, as in a Recipe.
-struct Move {
-  int what = 0, which = 0, policy = 0, redo = 0;
-};
-std::ostream& operator<<(std::ostream& out, const Move& move) {
-  return out << move.what << ' ' << move.which << ' ' << move.policy << ' ' << move.redo;
-}
-
-rc::Gen<std::vector<Move>> any_moves() {
-  using rc::gen::set;
-  const auto n = any_number();
-  return up_to(12, rc::gen::build<Move>(set(&Move::what, n), set(&Move::which, n),
-                                        set(&Move::policy, n), set(&Move::redo, n)));
-}
-
-std::string reverse_one(Model& model, const Move& move) {
-  const auto live = model.history().ids();
-  const StepId id = live[live.size() - 1 - static_cast<std::size_t>(move.which) % live.size()];
-  const auto policy = move.policy % 2 == 0 ? Dependents::reapply : Dependents::cascade;
-  reverse(model, id, {.dependents = policy, .discard_changes = false});
-  return "reverse " + std::to_string(id.value) +
-         (policy == Dependents::cascade ? " with its dependents" : "");
-}
-
-std::string move_on(Model& model, const Move& move) {
-  if (move.what % 3 == 2 && !model.history().empty()) {
-    const std::string done = reverse_one(model, move);
-    return move.redo % 4 == 3 && redo(model) ? done + ", redo" : done;
-  }
-  const auto& transformation = registry()[static_cast<std::size_t>(move.which) % registry().size()];
-  (*transformation)(model);
-  return transformation->name();
-}
-
-// Rewrites and reverses at random; the results must never change and the end must be the start.
-void ends_where_it_started() {
-  const Recipe recipe = *any_recipe();
-  const std::vector<Move> moves = *any_moves(), way_back = *any_moves();
-  const Model original = make_model(recipe);
-  const std::string start = snapshot(original);
-  RC_LOG() << print(original);
-  Model model = original;
-  for (const Move& move : moves) {
-    RC_LOG() << move_on(model, move) << std::endl;
-    validate(model);
-  }
-  expect_same_results(original, model, random_inputs(original, recipe.seed));
-  for (std::size_t i = 0; !model.history().empty(); ++i) {
-    RC_ASSERT(i < 500u);
-    RC_LOG() << reverse_one(model, i < way_back.size() ? way_back[i] : Move()) << std::endl;
-    validate(model);
-  }
-  EXPECT_EQ(snapshot(model), start);
-}
 
 int cases() {
   const char* text = std::getenv("REFX_CASES");

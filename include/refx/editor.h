@@ -84,7 +84,7 @@ class REFX_API Editor {
  private:
   std::unique_ptr<Transaction> transaction_;
   std::vector<Piece> pieces_;
-  std::vector<Step> amended_;
+  std::vector<std::shared_ptr<const Step>> amended_;
 };
 
 }  // namespace refx

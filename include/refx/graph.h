@@ -64,7 +64,11 @@ class REFX_API Graph : public Table<Node> {
 
   Id<Node> insert_slot(NodeId where);
   Ptr exchange(NodeId id, Ptr value);
-  void count_references(NodeId user, const Node& node, void (UserSet::*change)(NodeId));
+  void add_references(NodeId user, const Node& node);
+  void remove_references(NodeId user, const Node& node,
+                         std::size_t most = static_cast<std::size_t>(-1));
+  template <class F>
+  void for_each_user_set(const Node& node, F&& f);
   std::vector<NodeId> ordered(const UserSet& users) const;
   std::vector<NodeId> of_name(const ByName& map, std::string_view name) const;
 

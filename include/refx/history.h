@@ -107,10 +107,12 @@ class REFX_API History {
   };
 
   void add(std::shared_ptr<const Step> step);
+  void replace(std::shared_ptr<const Step> step);  // the one of the same id
   std::shared_ptr<const Step> remove(StepId id);
   // Worked out when it is first asked for, then kept: a model that is only rewritten, or whose last
   // steps are taken back, never needs it.
   const Index& index();
+  void note(const Step& step) noexcept;  // in the index, if there is one
   bool writes(const Edit& edit);  // whether a live step writes the same object
 
   std::map<StepId, std::shared_ptr<const Step>> live_;

@@ -51,6 +51,9 @@ struct ModelAccess {
   static void add(History& history, std::shared_ptr<const Step> step) {
     history.add(std::move(step));
   }
+  static void replace(History& history, std::shared_ptr<const Step> step) {
+    history.replace(std::move(step));
+  }
   static std::shared_ptr<const Step> remove(History& history, StepId id) {
     return history.remove(id);
   }

@@ -233,7 +233,7 @@ void Editor::set_kept_modules(std::vector<std::string> paths) {
 
 void Editor::amend(Step step) {
   model().history()[step.id];
-  amended_.push_back(std::move(step));
+  amended_.push_back(std::make_shared<const Step>(std::move(step)));
 }
 
 bool Editor::changed() const { return transaction_->changed(); }
@@ -260,15 +260,19 @@ StepId Editor::commit(Label label) {
   step->signature = std::move(label.signature);
   step->parameters = std::move(label.parameters);
   step->site = std::move(label.site);
-  step->edits = transaction_->keep();
+  step->edits = edits();
   step->pieces = std::move(pieces_);
   for (const Edit& edit : step->edits)
     if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
       step->nodes.push_back(change->id);
   step->stamps = stamps_of(step->edits);
+  // Whatever needs memory stands before keep(): if there is none, all is taken back.
   StepStore steps(transaction_->model());
-  for (Step& amended : std::exchange(amended_, {})) steps.replace(std::move(amended));
+  if (!steps.reversed().empty()) steps.index();
   const StepId id = steps.add(std::move(step))->id;
+  transaction_->keep();
+  for (StepPtr& amended : amended_) steps.replace(std::move(amended));
+  amended_.clear();
   // What was reversed before cannot return beside it.
   for (const StepPtr& reversed : std::exchange(steps.reversed(), {})) steps.purge(*reversed);
   return id;
@@ -283,7 +287,8 @@ void Editor::commit_as_origin(std::shared_ptr<const Source> source) {
 void Editor::commit_without_step() {
   transaction_->keep();
   StepStore steps(transaction_->model());
-  for (Step& amended : std::exchange(amended_, {})) steps.replace(std::move(amended));
+  for (StepPtr& amended : amended_) steps.replace(std::move(amended));
+  amended_.clear();
 }
 
 }  // namespace refx

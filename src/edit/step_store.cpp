@@ -4,10 +4,17 @@
 
 namespace refx {
 
+StepId StepStore::next_id() const {
+  return StepId(ModelAccess::next_id(ModelAccess::history(model_)));
+}
+
 StepPtr StepStore::add(std::shared_ptr<Step> step) {
   History& history = ModelAccess::history(model_);
-  if (!step->id) step->id = StepId(ModelAccess::next_id(history)++);
+  std::uint32_t& next = ModelAccess::next_id(history);
+  const bool is_new = !step->id;
+  if (is_new) step->id = StepId(next);
   ModelAccess::add(history, step);
+  if (is_new) ++next;
   return step;
 }
 
@@ -15,9 +22,8 @@ StepPtr StepStore::remove(StepId id) {
   return ModelAccess::remove(ModelAccess::history(model_), id);
 }
 
-void StepStore::replace(Step step) {
-  remove(step.id);
-  add(std::make_shared<Step>(std::move(step)));
+void StepStore::replace(StepPtr step) {
+  ModelAccess::replace(ModelAccess::history(model_), std::move(step));
 }
 
 std::vector<StepPtr>& StepStore::reversed() const {

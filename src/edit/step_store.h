@@ -17,9 +17,10 @@ class StepStore {
  public:
   explicit StepStore(Model& model) : model_(model) {}
 
+  StepId next_id() const;                   // that the next step gets
   StepPtr add(std::shared_ptr<Step> step);  // gives it an id if it has none
   StepPtr remove(StepId id);
-  void replace(Step step);  // the one of the same id
+  void replace(StepPtr step);  // the one of the same id
 
   // What redo() can bring back, the last one first in turn.
   std::vector<StepPtr>& reversed() const;

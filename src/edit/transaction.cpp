@@ -51,7 +51,12 @@ Id<T> Transaction::insert(Id<T> where, T value) {
   }
   maybe_fail();
   const Id<T> id = ModelAccess::insert_slot(model_, where);
-  log(Change<T>{id, nullptr, pointer}, true);
+  try {
+    log(Change<T>{id, nullptr, pointer}, true);
+  } catch (...) {
+    ModelAccess::remove_slot(model_, id);
+    throw;
+  }
   ModelAccess::reserve_name(model_, id, pointer->name);
   ModelAccess::exchange(model_, id, std::move(pointer));
   ModelAccess::touch(model_);
@@ -97,12 +102,16 @@ Edit* Transaction::logged(std::uint64_t object) {
   return nullptr;
 }
 
+// If there is no memory for it, rollback() does not see the edit.
 void Transaction::log(Edit edit, bool inserted) {
-  edits_.push_back(std::move(edit));
+  const std::size_t at = edits_.size();
+  if (at >= kIndexFrom) {
+    for (std::size_t i = index_.empty() ? 0 : at; i < at; ++i) index_[object_key(edits_[i])] = i;
+    index_[object_key(edit)] = at;
+  }
+  inserted_.resize(at);
   inserted_.push_back(inserted);
-  if (edits_.size() <= kIndexFrom) return;
-  const std::size_t first = index_.empty() ? 0 : edits_.size() - 1;
-  for (std::size_t i = first; i < edits_.size(); ++i) index_[object_key(edits_[i])] = i;
+  edits_.push_back(std::move(edit));
 }
 
 bool is_nothing(const Edit& edit) {

@@ -88,7 +88,11 @@ void note_undone(const Model& model, Step& step) {
 class ReversalRun {
  public:
   ReversalRun(Model& model, bool redoable)
-      : transaction_(model), steps_(model), model_(model), redoable_(redoable) {}
+      : transaction_(model),
+        steps_(model),
+        model_(model),
+        first_new_(steps_.next_id()),
+        redoable_(redoable) {}
   ~ReversalRun() {
     if (!done_) take_back();
   }
@@ -97,6 +101,8 @@ class ReversalRun {
     std::vector<StepId> order = plan.asked;
     for (const auto& [id, causes] : plan.dependents) order.push_back(id);
     std::sort(order.rbegin(), order.rend());
+    removed_.reserve(order.size());
+    undone_.reserve(order.size());
     for (StepId id : order) {
       const Step& step = model_.history()[id];
       const auto kept = redoable_ ? for_redo(model_, step) : nullptr;
@@ -121,9 +127,13 @@ class ReversalRun {
 
   // Everything stays. What was undone can be redone, unless something new stands in its place.
   void finish() {
+    // Whatever needs memory stands before keep(): if there is none, all is taken back.
+    steps_.reversed().reserve(steps_.reversed().size() + earlier_.size() + undone_.size());
+    const bool way_back = redoable_ && new_steps().empty();
+    if (!way_back) steps_.index();
     transaction_.keep();
     done_ = true;
-    if (!new_steps_.empty() || !redoable_) {
+    if (!way_back) {
       for (const StepPtr& step : earlier_) steps_.purge(*step);
       for (const StepPtr& step : undone_) steps_.purge(*step);
       return;
@@ -133,16 +143,23 @@ class ReversalRun {
   }
 
  private:
+  std::vector<StepId> new_steps() const {  // newest first
+    std::vector<StepId> ids = model_.history().ids();
+    std::erase_if(ids, [&](StepId id) { return id < first_new_; });
+    std::reverse(ids.begin(), ids.end());
+    return ids;
+  }
+
   void reserve_again() {
     for (const StepPtr& step : earlier_) steps_.reserve_names(*step);
     for (const StepPtr& step : undone_) steps_.reserve_names(*step);
-    steps_.reversed() = std::move(earlier_);
+    for (StepPtr& step : earlier_) steps_.reversed().push_back(std::move(step));
   }
 
   void take_back() {
-    for (auto it = new_steps_.rbegin(); it != new_steps_.rend(); ++it) {
+    for (const StepId id : new_steps()) {
       Transaction once(model_);
-      const StepPtr step = steps_.remove(*it);
+      const StepPtr step = steps_.remove(id);
       write_back(once, *step, {.dependents = Dependents::cascade, .discard_changes = true});
       once.keep();
       steps_.purge(*step);
@@ -159,7 +176,7 @@ class ReversalRun {
   std::vector<StepPtr> undone_;   // newest first, as redo needs them
   std::vector<StepPtr> removed_;  // the same steps as they stood in the history
   std::vector<StepPtr> earlier_;  // what could be redone before
-  std::vector<StepId> new_steps_;
+  StepId first_new_;              // of the steps that are applied again
   bool redoable_, made_way_ = false, done_ = false;
 };
 
@@ -203,7 +220,6 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
     again(
         model_, first, [&](const Site& site) { return owner(site) != nullptr; },
         [&](const Site& site, StepId id) {
-          new_steps_.push_back(id);
           result.replaced[*owner(site)].reapplied.push_back(id);
         });
   }
@@ -244,10 +260,10 @@ bool redo(Model& model) {
     std::visit([&](const auto& change) { transaction.write(change.id, change.after); }, edit);
   if (const auto found = problems(model, transaction.edits()); !found.empty())
     throw InternalError(fmt::format("redo broke the model: {}", fmt::join(found, "; ")));
-  transaction.keep();
   step->stamps = stamps_of(step->edits);
-  steps.reversed().pop_back();
   steps.add(std::move(step));
+  transaction.keep();
+  steps.reversed().pop_back();
   return true;
 }
 

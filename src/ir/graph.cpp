@@ -36,11 +36,16 @@ void UserSet::add(NodeId user) {
     return;
   }
   users_.push_back({user, 1});
-  if (index_) {
-    index_->emplace(user, at);
-  } else if (users_.size() > kIndexFrom) {
-    index_ = std::make_unique<Index>();
-    for (std::uint32_t i = 0; i < users_.size(); ++i) index_->emplace(users_[i].id, i);
+  try {
+    if (index_) {
+      index_->emplace(user, at);
+    } else if (users_.size() > kIndexFrom) {
+      auto index = std::make_unique<Index>();
+      for (std::uint32_t i = 0; i < users_.size(); ++i) index->emplace(users_[i].id, i);
+      index_ = std::move(index);
+    }
+  } catch (const std::bad_alloc&) {  // without it, everything is as right and slower
+    index_.reset();
   }
 }
 
@@ -99,23 +104,49 @@ NodeId Graph::output() const {
 
 Id<Node> Graph::insert_slot(NodeId where) {
   users_.emplace_back();
-  return Table::insert_slot(where);
+  try {
+    return Table::insert_slot(where);
+  } catch (...) {
+    users_.pop_back();
+    throw;
+  }
 }
 
 Graph::Ptr Graph::exchange(NodeId id, Ptr value) {
-  const Node* added = value.get();
+  if (value) add_references(id, *value);
   Ptr removed = Table::exchange(id, std::move(value));
-  if (added) count_references(id, *added, &UserSet::add);
-  if (removed) count_references(id, *removed, &UserSet::remove);
+  if (removed) remove_references(id, *removed);
   return removed;
 }
 
-void Graph::count_references(NodeId user, const Node& node, void (UserSet::*change)(NodeId)) {
-  for_each_input(node, [&](NodeId input) { (users_.at(input.value).*change)(user); });
+// All or none of them.
+void Graph::add_references(NodeId user, const Node& node) {
+  std::size_t added = 0;
+  try {
+    for_each_user_set(node, [&](UserSet& users) {
+      users.add(user);
+      ++added;
+    });
+  } catch (...) {
+    remove_references(user, node, added);
+    throw;
+  }
+}
+
+void Graph::remove_references(NodeId user, const Node& node, std::size_t most) {
+  for_each_user_set(node, [&](UserSet& users) {
+    if (most > 0) users.remove(user);
+    if (most > 0) --most;
+  });
+}
+
+template <class F>
+void Graph::for_each_user_set(const Node& node, F&& f) {
+  for_each_input(node, [&](NodeId input) { f(users_.at(input.value)); });
   auto by_name = [&](ByName& map, std::string_view name) {
     auto it = map.find(name);
     if (it == map.end()) it = map.emplace(name, UserSet{}).first;
-    (it->second.*change)(user);
+    f(it->second);
     if (it->second.size() == 0) map.erase(it);
   };
   if (auto state = bound_state(node); !state.empty()) by_name(readers_, state);

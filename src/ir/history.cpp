@@ -117,15 +117,34 @@ void History::Index::remove(const Step& step) {
 
 const History::Index& History::index() {
   if (indexed_) return index_;
-  for (const auto& [id, step] : live_) index_.add(*step);
+  Index index;
+  for (const auto& [id, step] : live_) index.add(*step);
+  index_ = std::move(index);
   indexed_ = true;
   return index_;
 }
 
 void History::add(std::shared_ptr<const Step> step) {
-  if (indexed_) index_.add(*step);
   const StepId id = step->id;
-  live_.emplace_hint(live_.end(), id, std::move(step));
+  live_.emplace_hint(live_.end(), id, step);
+  note(*step);
+}
+
+void History::replace(std::shared_ptr<const Step> step) {
+  std::shared_ptr<const Step>& now = live_.at(step->id);
+  if (indexed_) index_.remove(*now);
+  now = std::move(step);
+  note(*now);
+}
+
+void History::note(const Step& step) noexcept {
+  if (!indexed_) return;
+  try {
+    index_.add(step);
+  } catch (const std::bad_alloc&) {  // it is worked out again when it is asked for
+    index_ = {};
+    indexed_ = false;
+  }
 }
 
 std::shared_ptr<const Step> History::remove(StepId id) {

@@ -1,0 +1,142 @@
+// .pt2 files with and without a history: everything that refx does without running the model. The
+// bytes are whole files, so that what is found can be tried with the program too.
+
+#include <fmt/format.h>
+
+#include "archive/archive.h"
+#include "archive/writer.h"
+#include "json_tree.h"
+#include "pt2/history_file.h"
+#include "pt2/source.h"
+#include "python_json.h"
+#include "refx/error.h"
+#include "refx/original.h"
+#include "refx/pt2.h"
+#include "refx/registry.h"
+#include "refx/text.h"
+#include "refx/validate.h"
+#include "scratch.h"
+#include "target.h"
+
+namespace refx::fuzz {
+
+namespace {
+
+void expect_sound(const Model& model, const std::string& after) {
+  if (const auto found = problems(model); !found.empty()) fault(after + ": " + found.front());
+}
+
+// An Error may be the answer to anything; then nothing was changed.
+template <class F>
+void attempt(const Model& model, const std::string& what, F&& f) {
+  Model copy = model;
+  const std::string before = print(copy);
+  try {
+    f(copy);
+  } catch (const Error&) {
+    REFX_EXPECT(print(copy) == before, what + ": failed, and changed the model");
+    return;
+  }
+  expect_sound(copy, what);
+}
+
+void reverse_each(const Model& model) {
+  for (const StepId id : model.history().ids())
+    for (const Dependents policy : {Dependents::reapply, Dependents::cascade})
+      attempt(model, fmt::format("reverse {}", id.value), [&](Model& copy) {
+        reverse(copy, id, {.dependents = policy, .discard_changes = true});
+        redo(copy);
+      });
+  attempt(model, "reverse all", [](Model& copy) {
+    reverse_all(copy, {.dependents = Dependents::reapply, .discard_changes = true});
+  });
+}
+
+void rewrite(const Model& model) {
+  for (const auto& transformation : registry())
+    attempt(model, transformation->name(), [&](Model& copy) {
+      const std::string before = print(copy);
+      const Outcome outcome = (*transformation)(copy);
+      if (outcome.steps.empty()) return;
+      expect_sound(copy, transformation->name());
+      reverse(copy, outcome.steps);
+      REFX_EXPECT(print(copy) == before, transformation->name() + " is not reversed");
+    });
+}
+
+using Contents = std::vector<std::pair<std::string, std::string>>;
+
+std::string* find(Contents& contents, std::string_view name) {
+  for (auto& [each, content] : contents)
+    if (each == name) return &content;
+  return nullptr;
+}
+
+// The bytes of the file with some of its JSON changed, and every checksum right.
+std::string mutate_records(std::string_view bytes, const std::vector<std::string_view>& records,
+                           std::minstd_rand& random, MutateBytes mutate_bytes) {
+  try {
+    const auto archive = Archive::open(put("before.pt2", bytes));
+    Contents contents;
+    for (const Record& record : archive->records())
+      if (record.name != kSerializationId)
+        contents.emplace_back(record.name, archive->read(record));
+    std::string* text = find(contents, records[random() / 7 % records.size()]);
+    if (!text) return {};
+    auto json = parse_json(*text);
+    if (json && random() % 20) {
+      for (unsigned n = 1 + random() / 7 % 3; n > 0; --n) mutate(*json, random, mutate_bytes);
+      *text = to_text(*json);
+    } else {
+      *text = mutate_bytes(*text);
+    }
+    if (std::string* history = find(contents, kHistory)) {
+      auto steps = parse_json(*history);
+      const std::string *model = find(contents, kModelRecord),
+                        *weights = find(contents, kWeightsConfig),
+                        *constants = find(contents, kConstantsConfig);
+      if (steps && model && weights && constants)
+        if (Json* fits = member(*steps, "fits")) {
+          *fits = {Json::string, fit_of(*model, *weights, *constants)};
+          *history = to_text(*steps);
+        }
+    }
+    const std::string path = scratch() / "after.pt2";
+    ArchiveWriter writer(path, archive->root());
+    for (const auto& [name, content] : contents) writer.add(name, {.memory = content});
+    writer.finish();
+    return get(path);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+void run_file(std::string_view bytes) {
+  const std::string path = put("in.pt2", bytes);
+  const Model model = load(path);
+  const auto archive = Archive::open(path);
+  for (const std::string_view name : {kModelRecord, kWeightsConfig, kConstantsConfig})
+    compare_with_python(archive->read(archive->at(name)));
+  print(model);
+  original_of(model);
+  is_original(model);
+  if (model.history().size() < 20) reverse_each(model);
+  rewrite(model);
+  const std::string saved = scratch() / "saved.pt2";
+  save(model, saved);
+  REFX_EXPECT(print(load(saved)) == print(model), "a saved model is loaded as another one");
+}
+
+std::string mutate_program(std::string_view bytes, std::minstd_rand& random, MutateBytes mutate) {
+  return mutate_records(
+      bytes, {kModelRecord, kModelRecord, kModelRecord, kWeightsConfig, kConstantsConfig}, random,
+      mutate);
+}
+
+std::string mutate_history(std::string_view bytes, std::minstd_rand& random, MutateBytes mutate) {
+  return mutate_records(bytes, {kHistory}, random, mutate);
+}
+
+}  // namespace refx::fuzz

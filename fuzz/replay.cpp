@@ -1,0 +1,32 @@
+// Tries again what was found before: `refx_fuzz FOLDER…`, in each of which a folder named after a
+// target holds bytes for it. Files that end in .pt2 are for every target that reads files.
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "target.h"
+
+namespace fs = std::filesystem;
+
+int main(int argc, char** argv) {
+  int runs = 0;
+  for (int i = 1; i < argc; ++i) {
+    for (const auto& target : refx::fuzz::targets()) {
+      const fs::path folder = fs::path(argv[i]) / target.name;
+      if (!fs::exists(folder)) continue;
+      for (const auto& entry : fs::directory_iterator(folder)) {
+        std::ifstream in(entry.path(), std::ios::binary);
+        std::ostringstream bytes;
+        bytes << in.rdbuf();
+        std::printf("%s\n", entry.path().c_str());
+        std::fflush(stdout);
+        refx::fuzz::run(target, bytes.str());
+        ++runs;
+      }
+    }
+  }
+  std::printf("%d inputs, no fault\n", runs);
+  return runs == 0;
+}
