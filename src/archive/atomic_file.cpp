@@ -125,7 +125,8 @@ void AtomicFile::take_over_permissions() {
   if ((old.st_uid != now.st_uid || old.st_gid != now.st_gid) &&
       fchown(descriptor_, old.st_uid, old.st_gid) != 0 && errno != EPERM)
     fail(errno);
-  if (fchmod(descriptor_, old.st_mode & 07777) != 0) fail(errno);
+  // Not the bits by which a program runs as its owner: these are other bytes.
+  if (fchmod(descriptor_, old.st_mode & 0777) != 0) fail(errno);
 }
 
 void AtomicFile::write(std::string_view bytes) {

@@ -41,6 +41,15 @@ TEST(AtomicFile, ReplacesAndKeepsPermissions) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a"});
 }
 
+// Other bytes do not run as the owner of those that were there.
+TEST(AtomicFile, DropsTheRightsOfAProgram) {
+  const Folder folder;
+  write_file(folder / "a", "old");
+  chmod((folder / "a").c_str(), 07755);
+  write_atomically(folder / "a", "new");
+  EXPECT_EQ(mode_of(folder / "a"), 0755u);
+}
+
 TEST(AtomicFile, ANewOneObeysTheUmask) {
   const Folder folder;
   const mode_t before = umask(027);
