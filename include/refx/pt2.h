@@ -26,6 +26,11 @@ REFX_API Model load(const std::string& path, const LoadOptions& options = {});
 // not at all; `path` may be the file that the model was loaded from.
 REFX_API void save(const Model& model, const std::string& path);
 
+// Throws Error if the file was written into since it was loaded: it is mapped, so that results may
+// be of neither form. load() and save() look themselves; ask after running a model. A file that was
+// replaced or removed stays as it was for those who have it open.
+REFX_API void require_unchanged(const Source& source);
+
 // Checks the contents of every tensor of a loaded model now. Throws Error that names the record.
 REFX_API void check_contents(const Model& model);
 

@@ -1,6 +1,5 @@
 #include "archive/archive.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "archive/mapping.h"
 #include "ir/content.h"
 #include "refx/error.h"
+#include "util/regular_file.h"
 
 namespace refx {
 
@@ -26,12 +26,11 @@ namespace {
 constexpr std::uint64_t kReadableAfterData = 64;
 constexpr std::size_t kCopies = 2;
 
-std::string error_text(int error) { return std::generic_category().message(error); }
-
 }  // namespace
 
 struct Archive::Impl {
   int descriptor = -1;
+  struct stat opened;  // the file then
   std::unique_ptr<Mapping> file;
   std::unordered_map<std::string_view, std::size_t> index;  // names are those of records_
   std::unique_ptr<std::atomic<bool>[]> checked;
@@ -42,6 +41,14 @@ struct Archive::Impl {
 
   ~Impl() {
     if (descriptor >= 0) close(descriptor);
+  }
+
+  struct stat status(const std::string& path) const {
+    struct stat now;
+    if (fstat(descriptor, &now) != 0)
+      throw Error(
+          fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
+    return now;
   }
 };
 
@@ -83,16 +90,9 @@ std::shared_ptr<const Archive> Archive::open(const std::string& path) {
   archive->path_ = path;
   Impl& impl = *archive->impl_;
 
-  // Without O_NONBLOCK, opening a named pipe would wait for someone to write to it.
-  impl.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status;
-  if (impl.descriptor < 0 || fstat(impl.descriptor, &status) != 0)
-    throw Error(fmt::format("{}: cannot be opened ({})", path, error_text(errno)));
-  if (!S_ISREG(status.st_mode))
-    throw Error(
-        fmt::format("{}: not a zip archive ({})", path,
-                    S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file"));
-  const auto size = static_cast<std::uint64_t>(status.st_size);
+  impl.descriptor = open_regular(path);
+  impl.opened = impl.status(path);
+  const auto size = static_cast<std::uint64_t>(impl.opened.st_size);
   impl.file = std::make_unique<Mapping>(path, impl.descriptor, size, Mapping::Use::kRead);
 
   const auto entries = read_directory(path, std::string_view(impl.file->data(), size));
@@ -159,6 +159,13 @@ std::string_view Archive::read(const Record& record) const {
   return bytes;
 }
 
+void Archive::copy(const Record& record, char* to) const {
+  const std::size_t index = index_of(record);
+  std::memcpy(to, impl_->file->data() + records_[index].offset, records_[index].size);
+  const std::uint32_t crc = crc32(0, to, records_[index].size);
+  if (crc != records_[index].crc) fail_damaged(path_, records_[index], crc);
+}
+
 std::shared_ptr<Content> Archive::map(const Record& record, int copy) const {
   REFX_CHECK(copy >= 0 && static_cast<std::size_t>(copy) < kCopies, "an archive has two copies");
   const std::size_t index = index_of(record);
@@ -190,5 +197,16 @@ std::string Archive::skeleton() const {
 }
 
 int Archive::descriptor() const { return impl_->descriptor; }
+
+void Archive::require_unchanged() const {
+  const struct stat now = impl_->status(path_), &then = impl_->opened;
+  if (now.st_size == then.st_size && now.st_mtim.tv_sec == then.st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == then.st_mtim.tv_nsec)
+    return;
+  throw Error(
+      fmt::format("{}: was changed by someone else while it was in use, so that results "
+                  "may be of neither form; start again with the file as it is now",
+                  path_));
+}
 
 }  // namespace refx

@@ -39,6 +39,9 @@ class Archive : public std::enable_shared_from_this<Archive> {
   // 64 bytes after them can be read.
   std::string_view read(const Record& record) const;
 
+  // The same as a copy, which is what is checked: nobody can change it afterwards.
+  void copy(const Record& record, char* to) const;
+
   // The record's bytes as memory for a tensor: private to it (a write never reaches the file),
   // shared by all calls with one record and `copy`, and checked when they are first required.
   // `copy` 0 and 1 do not see each other's writes.
@@ -49,6 +52,10 @@ class Archive : public std::enable_shared_from_this<Archive> {
   std::string skeleton() const;
 
   int descriptor() const;
+
+  // Throws Error if the file was written into since it was opened: what was checked need not be
+  // what was used. A file that was replaced or removed is still there for us, unchanged.
+  void require_unchanged() const;
 
  private:
   struct Impl;

@@ -4,15 +4,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
-#include <fstream>
 
 #include "archive/archive.h"
 #include "archive/writer.h"
 #include "io/pickle.h"
-#include "ir/content.h"
 #include "refx/error.h"
 #include "refx/inputs.h"
+#include "util/regular_file.h"
 
 namespace refx {
 
@@ -20,21 +20,9 @@ namespace {
 
 using c10::IValue;
 
-constexpr std::size_t kAlignment = 16;  // of the largest element type
 constexpr const char* kAdvice =
     "refx reads tensors, numbers, strings and None in plain tuples, lists and dicts: write such a "
     "value with torch.save((x, y), path)";
-
-// Mapped from the archive where it can be used as it lies there.
-c10::Storage storage_of_record(const Archive& archive, const Record& record) {
-  const std::shared_ptr<Content> content = archive.map(record);
-  content->require();
-  if (reinterpret_cast<std::uintptr_t>(content->data()) % kAlignment == 0)
-    return storage_of(content);
-  const at::Tensor copy = at::empty({static_cast<std::int64_t>(record.size)}, at::kByte);
-  std::memcpy(copy.data_ptr(), content->data(), record.size);
-  return copy.storage();
-}
 
 IValue read_archive(const Archive& archive) {
   const Record* pickle = archive.find("data.pkl");
@@ -42,11 +30,15 @@ IValue read_archive(const Archive& archive) {
   if (const Record* order = archive.find("byteorder"); order && archive.read(*order) == "big")
     throw Error("it was written by a big-endian machine");
   std::unordered_map<std::string, c10::Storage> storages;
-  return read_pickle(archive.read(*pickle), [&](const std::string& key) {
+  std::string bytes(pickle->size, '\0');
+  archive.copy(*pickle, bytes.data());
+  return read_pickle(bytes, [&](const std::string& key) {
     auto it = storages.find(key);
     if (it == storages.end()) {
       const Record& record = archive.at("data/" + key);
-      it = storages.emplace(key, storage_of_record(archive, record)).first;
+      const at::Tensor copy = at::empty({static_cast<std::int64_t>(record.size)}, at::kByte);
+      archive.copy(record, static_cast<char*>(copy.data_ptr()));
+      it = storages.emplace(key, copy.storage()).first;
     }
     return it->second;
   });
@@ -60,11 +52,11 @@ void check_format(std::string_view start) {
 }
 
 std::string start_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+  const int file = open_regular(path);
   std::string start(4, '\0');
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return start.substr(0, static_cast<std::size_t>(file.gcount()));
+  const ssize_t n = pread(file, start.data(), start.size(), 0);
+  close(file);
+  return start.substr(0, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
 }
 
 // A file that has a path and no name.

@@ -62,6 +62,7 @@ const Pt2Source& source_of(const Model& model) {
 void write(const Image& image, const Pt2Source& source, const std::string& path) {
   ArchiveWriter writer(path, source.archive->root());
   for (const Image::Item& item : image.items()) writer.add(item.name, item.blob);
+  require_unchanged(source);
   writer.finish();
 }
 
@@ -116,14 +117,22 @@ Model load(const std::string& path, const LoadOptions& options) {
     if (const auto found = problems(model); !found.empty())
       throw Error(fmt::format("{}: record '{}': {}", path, kHistory, found.front()));
   }
+  require_unchanged(*source);
   return model;
+}
+
+void require_unchanged(const Source& source) {
+  if (const auto* file = dynamic_cast<const Pt2Source*>(&source))
+    file->archive->require_unchanged();
 }
 
 void save(const Model& model, const std::string& path) {
   const Pt2Source& source = source_of(model);
   if (is_original(model, source))
-    if (const auto skeleton = source.original_skeleton())
+    if (const auto skeleton = source.original_skeleton()) {
+      require_unchanged(source);
       return write_original(source, *skeleton, path);
+    }
   Image image(model, source);
   if (!model.history().empty()) add_history(image, model, source);
   write(image, source, path);

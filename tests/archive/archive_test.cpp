@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "archive/files.h"
@@ -108,6 +111,46 @@ TEST(Archive, MayBeSharedByThreads) {
     EXPECT_EQ(read[i], expected) << "thread " << i;
     EXPECT_EQ(mapped[i], expected) << "thread " << i;
   }
+}
+
+class ChangingArchive : public ::testing::Test {
+ protected:
+  ChangingArchive() { write_with_refx(path_, "m", some_contents()); }
+
+  const Folder folder_;
+  const std::string path_ = folder_ / "m.pt2";
+};
+
+TEST_F(ChangingArchive, NoticesBytesThatWereWrittenIntoIt) {
+  const auto archive = Archive::open(path_);
+  archive->require_unchanged();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // as fine as the kernel's clock is
+  std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary).seekp(100).put('x');
+  EXPECT_NE(error_of([&] { archive->require_unchanged(); }).find("m.pt2: was changed by someone"),
+            std::string::npos);
+}
+
+TEST_F(ChangingArchive, NoticesThatItGrewOrShrank) {
+  const auto then = std::filesystem::last_write_time(path_);
+  for (const int by : {-1, 1}) {
+    const auto archive = Archive::open(path_);
+    std::filesystem::resize_file(path_, std::filesystem::file_size(path_) + by);
+    std::filesystem::last_write_time(path_, then);
+    EXPECT_NE(error_of([&] { archive->require_unchanged(); }), "no error");
+    write_with_refx(path_, "m", some_contents());
+  }
+}
+
+TEST_F(ChangingArchive, MayBeReplacedMovedAndRemoved) {
+  const auto archive = Archive::open(path_);
+  write_with_refx(path_, "m", {{"other", "contents"}});
+  archive->require_unchanged();
+  const auto other = Archive::open(path_);
+  std::filesystem::rename(path_, folder_ / "n.pt2");
+  std::filesystem::permissions(folder_ / "n.pt2", std::filesystem::perms::owner_read);
+  other->require_unchanged();
+  std::filesystem::remove(folder_ / "n.pt2");
+  other->require_unchanged();
 }
 
 TEST(Archive, OpensTenThousandRecords) {

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include <cstdlib>
@@ -35,6 +36,13 @@ class Values : public ::testing::Test {
     return std::string(mkdtemp(name.data()));
   }();
 };
+
+TEST_F(Values, OfNoRegularFileAreAnErrorAtOnce) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& odd : {path("pipe"), path(""), std::string("/dev/zero")})
+    EXPECT_NE(error_of([&] { read_values(odd); }).find(odd + ": cannot be read (it is"),
+              std::string::npos);
+}
 
 IValue sample() {
   c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());

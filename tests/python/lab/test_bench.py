@@ -116,7 +116,7 @@ def test_given_inputs(desk, model):
     (["--device", "tpu"], "'tpu' is not a device: cpu, cuda, cuda:1"),
     (["--device", "mps"], "device 'mps' is not supported: cpu or cuda"),
     (["--cuda-graph"], "a CPU has no graphs to capture; choose a device: --device cuda"),
-    (["--inputs", "none.pt"], "cannot open 'none.pt': No such file or directory"),
+    (["--inputs", "none.pt"], "none.pt: cannot be opened (No such file or directory)"),
     (["--against", "none.pt2"], "none.pt2: cannot be opened (No such file or directory)"),
     (["--threads", "2000"], "--threads: Value 2000 not in range 0 to 1024; see `refx bench --help`"),
     (["--per-steps"], "unknown option '--per-steps'; did you mean '--per-step'?"),

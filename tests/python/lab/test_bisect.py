@@ -233,7 +233,7 @@ def test_a_check_that_is_not_there_is_an_error(desk, planted):
     (["--run", ""], "bisect needs a check: --tolerance X, or --run 'COMMAND {}'; see `refx bisect --help`"),
     (["--run", "true {}", "--tolerance", "1"], "--tolerance excludes --run; see `refx bisect --help`"),
     (["--tolerence", "1"], "unknown option '--tolerence'; did you mean '--tolerance'?"),
-    (["--tolerance", "1", "--inputs", "none.pt"], "cannot open 'none.pt': No such file or directory"),
+    (["--tolerance", "1", "--inputs", "none.pt"], "none.pt: cannot be opened (No such file or directory)"),
 ])
 def test_wrong_usage(desk, planted, args, message):
     assert desk.error("bisect", planted(), *args) == f"refx: {message}\n"
