@@ -1,5 +1,6 @@
 #include "exec/operand.h"
 
+#include "ir/dict.h"
 #include "refx/error.h"
 
 namespace refx::exec {
@@ -69,15 +70,13 @@ c10::IValue make_list(std::vector<c10::IValue> values) {
   return list;
 }
 
-c10::IValue make_dict(const std::vector<c10::IValue>& flat) {
+c10::IValue dict_of(const std::vector<c10::IValue>& flat) {
   if (flat.empty()) return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
   std::vector<c10::IValue> values;
   for (std::size_t i = 1; i < flat.size(); i += 2) values.push_back(flat[i]);
   c10::TypePtr element = c10::AnyType::get();
   if (all_tensors(values)) element = c10::TensorType::get();
-  c10::impl::GenericDict dict(flat[0].type(), element);
-  for (std::size_t i = 0; i < flat.size(); i += 2) dict.insert_or_assign(flat[i], flat[i + 1]);
-  return dict;
+  return make_dict(flat[0].type(), element, flat);
 }
 
 }  // namespace
@@ -93,7 +92,7 @@ c10::IValue evaluate(const Operand& operand, const std::vector<c10::IValue>& slo
   values.reserve(operand.items.size());
   for (const Operand& item : operand.items) values.push_back(evaluate(item, slots));
   if (operand.form == Form::tuple) return c10::ivalue::Tuple::create(std::move(values));
-  return operand.form == Form::list ? make_list(std::move(values)) : make_dict(values);
+  return operand.form == Form::list ? make_list(std::move(values)) : dict_of(values);
 }
 
 std::string quoted_list(const std::vector<std::string>& names) {

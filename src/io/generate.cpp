@@ -20,6 +20,7 @@
 #include "refx/error.h"
 #include "refx/inputs.h"
 #include "refx/source.h"
+#include "util/limits.h"
 
 namespace refx {
 
@@ -53,7 +54,7 @@ std::int64_t choose(std::int64_t hint, Bounds bounds, int variation) {
   if (variation == 0) return clamp(hint);
   if (variation == 1)
     return clamp(hint > 2 ? hint - std::max<std::int64_t>(1, hint / 3) : hint + 2);
-  return clamp(hint + variation + hint / 2);
+  return clamp(std::min(hint, std::numeric_limits<std::int64_t>::max() / 4) * 3 / 2 + variation);
 }
 
 // A value for every symbol that is the size of some input, the same wherever it stands.
@@ -100,9 +101,31 @@ std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& sy
   return sizes;
 }
 
+// Throws Error if a tensor of these sizes, with those before it, takes more than is sensible.
+void take_memory(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides,
+                 std::uint64_t& left) {
+  // Of the numbers that are drawn, and of the tensor with gaps between its rows.
+  std::uint64_t drawn = 1, extent = 1;
+  bool fits = true, empty = false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto size = static_cast<std::uint64_t>(sizes[i]);
+    const auto stride = i < strides.size() ? static_cast<std::uint64_t>(strides[i]) : 0;
+    std::uint64_t reach = 0;
+    empty |= size == 0;
+    fits = fits && !__builtin_mul_overflow(drawn, std::max<std::uint64_t>(size, 1), &drawn) &&
+           !__builtin_mul_overflow(std::max<std::uint64_t>(size, 1) - 1, stride, &reach) &&
+           !__builtin_add_overflow(extent, reach, &extent);
+  }
+  constexpr std::uint64_t kElement = 16;
+  const std::uint64_t elements = empty ? 0 : std::max(drawn, extent);
+  if (!fits || elements > left / kElement)
+    throw Error(fmt::format("generated inputs would take more than {} bytes: give inputs",
+                            limits::kGeneratedBytes));
+  left -= elements * kElement;
+}
+
 // ---- indices -----------------------------------------------------------------------------------
 
-// Operators whose result holds the same integers as their first argument.
 // The rows of the table in which this node looks its `index` up; none if it does not.
 std::optional<std::int64_t> table_rows(const Model& model, const Node& node, NodeId index) {
   const book::Call call(model, node);
@@ -181,9 +204,10 @@ at::Tensor whole_numbers(const Model& model, NodeId id, const std::vector<std::i
   if (dtype != at::kBool) smallest_table(model, id, 0, rows);
   if (rows) return at::randint(0, std::max<std::int64_t>(1, *rows), sizes, generator, at::kLong);
   if (!like || like->is_mask || dtype == at::kBool) return mask_values(sizes, generator);
-  if (like->counts && !sizes.empty())
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (like->counts && !sizes.empty() && like->least <= kMost - sizes.back())
     return at::arange(like->least, like->least + sizes.back(), at::kLong).expand(sizes).clone();
-  return at::randint(like->least, like->most + 1, sizes, generator, at::kLong);
+  return at::randint(like->least, std::min(like->most, kMost - 1) + 1, sizes, generator, at::kLong);
 }
 
 at::Tensor random_values(const Model& model, NodeId id, const std::vector<std::int64_t>& sizes,
@@ -205,7 +229,7 @@ std::vector<IValue> samples_of(const Model& model) {
 }
 
 IValue generated(const Model& model, NodeId id, const Sizes& symbols,
-                 const std::optional<Like>& like, at::Generator& generator) {
+                 const std::optional<Like>& like, at::Generator& generator, std::uint64_t& left) {
   const Node& node = model.graph()[id];
   if (!node.type) {
     if (model.graph().num_users(id) == 0) return {};
@@ -215,13 +239,14 @@ IValue generated(const Model& model, NodeId id, const Sizes& symbols,
   const TensorType& type = *node.type;
   try {
     const auto sizes = concrete(type.sizes, symbols);
-    at::Tensor tensor = random_values(model, id, sizes, like, generator);
     const bool fixed = std::all_of(type.sizes.begin(), type.sizes.end(),
                                    [](const Dim& dim) { return dim.known(); });
-    if (fixed && !type.strides.empty()) {
-      const auto strides = concrete(type.strides, symbols);
+    std::vector<std::int64_t> strides;
+    if (fixed) strides = concrete(type.strides, symbols);
+    take_memory(sizes, strides, left);
+    at::Tensor tensor = random_values(model, id, sizes, like, generator);
+    if (!strides.empty())
       tensor = at::empty_strided(sizes, strides, tensor.options()).copy_(tensor);
-    }
     return tensor.to(type.device);
   } catch (const c10::Error& error) {
     throw Error(fmt::format("input '{}' cannot be generated: {}", node.name,
@@ -239,8 +264,9 @@ std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int
   if (batch > 0) set_batch(model, symbols, batch);
   const std::vector<IValue> samples = samples_of(model);
   std::vector<IValue> inputs;
+  std::uint64_t left = limits::kGeneratedBytes;
   for (NodeId id : user_placeholders(model))
-    inputs.push_back(generated(model, id, symbols, like(samples, inputs.size()), generator));
+    inputs.push_back(generated(model, id, symbols, like(samples, inputs.size()), generator, left));
   return inputs;
 }
 

@@ -5,14 +5,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "io/placeholders.h"
 #include "io/treespec.h"
 #include "ir/devices.h"
+#include "ir/dict.h"
 #include "refx/error.h"
 #include "refx/source.h"
 #include "refx/text.h"
 #include "util/did_you_mean.h"
+#include "util/limits.h"
 
 namespace refx {
 
@@ -46,6 +49,19 @@ std::string quoted(const TreeSpec::Key& key) {
   return key.is_number ? key.text : "'" + key.text + "'";
 }
 
+// Where a value stands in an argument. Its text is made only for a message.
+struct Place {
+  const Place* outer;
+  std::string_view name;               // of the argument itself
+  const TreeSpec::Key* key = nullptr;  // in a dict
+  std::size_t index = 0;               // in a sequence
+
+  std::string text() const {
+    if (!outer) return std::string(name);
+    return fmt::format("{}[{}]", outer->text(), key ? quoted(*key) : std::to_string(index));
+  }
+};
+
 // One argument of the model's forward, as Python sees it.
 struct Parameter {
   std::string name;
@@ -77,6 +93,8 @@ class Signature {
       take_spec(parse_treespec(source->input_spec()));
     else
       for (NodeId id : placeholders_) add(model.graph()[id].name, TreeSpec{});
+    for (std::size_t i = 0; i < placeholders_.size(); ++i) leaf_by_name_.emplace(leaf_name(i), i);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) by_name_.emplace(parameters_[i].name, i);
   }
 
   Values flatten(const IValue& inputs) const {
@@ -98,7 +116,7 @@ class Signature {
   };
 
   void add(std::string name, TreeSpec spec) {
-    const std::size_t leaves = spec.num_leaves();
+    const std::size_t leaves = spec.num_leaves;
     parameters_.push_back({std::move(name), std::move(spec), leaves_});
     leaves_ += leaves;
   }
@@ -107,9 +125,9 @@ class Signature {
     const bool pair = root.children.size() == 2 && root.children[0].kind == TreeSpec::Kind::tuple &&
                       root.children[1].kind == TreeSpec::Kind::dict;
     if (!pair) throw Error("the description of the inputs is damaged: it is not (args, kwargs)");
-    if (root.num_leaves() != placeholders_.size())
+    if (root.num_leaves != placeholders_.size())
       throw Error(fmt::format("the file describes {} inputs, but its graph takes {}",
-                              root.num_leaves(), placeholders_.size()));
+                              root.num_leaves, placeholders_.size()));
     for (const TreeSpec& arg : root.children[0].children) add(positional_name(arg), arg);
     for (std::size_t i = 0; i < root.children[1].children.size(); ++i)
       add(root.children[1].keys[i].text, root.children[1].children[i]);
@@ -118,7 +136,7 @@ class Signature {
   std::string positional_name(const TreeSpec& spec) const {
     if (spec.kind == TreeSpec::Kind::leaf) return leaf_name(leaves_);
     std::vector<std::string> names;
-    for (std::size_t i = 0; i < spec.num_leaves(); ++i) names.push_back(leaf_name(leaves_ + i));
+    for (std::size_t i = 0; i < spec.num_leaves; ++i) names.push_back(leaf_name(leaves_ + i));
     std::string name = common_name(names);
     return name.empty() ? fmt::format("args[{}]", parameters_.size()) : name;
   }
@@ -163,7 +181,7 @@ class Signature {
       place(parameters_[i], call.args[i], flat, given);
     for (const auto& [name, value] : call.kwargs) place_named(name, value, flat, given);
     for (const Parameter& p : parameters_)
-      for (std::size_t i = p.first; i < p.first + p.spec.num_leaves(); ++i)
+      for (std::size_t i = p.first; i < p.first + p.spec.num_leaves; ++i)
         if (!given[i] && !is_optional(i))
           throw Error(fmt::format("input '{}' is missing: {}",
                                   given_in_part(p, given) ? leaf_name(i) : p.name, takes()));
@@ -178,16 +196,16 @@ class Signature {
 
   static bool given_in_part(const Parameter& p, const std::vector<bool>& given) {
     const auto first = given.begin() + static_cast<std::ptrdiff_t>(p.first);
-    return std::find(first, first + static_cast<std::ptrdiff_t>(p.spec.num_leaves()), true) !=
-           first + static_cast<std::ptrdiff_t>(p.spec.num_leaves());
+    return std::find(first, first + static_cast<std::ptrdiff_t>(p.spec.num_leaves), true) !=
+           first + static_cast<std::ptrdiff_t>(p.spec.num_leaves);
   }
 
   void place_named(const std::string& name, const IValue& value, Values& flat,
                    std::vector<bool>& given) const {
-    for (const Parameter& p : parameters_)
-      if (p.name == name) return place(p, value, flat, given);
-    for (std::size_t i = 0; i < placeholders_.size(); ++i)
-      if (leaf_name(i) == name) return place({name, TreeSpec{}, i}, value, flat, given);
+    if (const auto it = by_name_.find(name); it != by_name_.end())
+      return place(parameters_[it->second], value, flat, given);
+    if (const auto it = leaf_by_name_.find(name); it != leaf_by_name_.end())
+      return place({name, TreeSpec{}, it->second}, value, flat, given);
     std::vector<std::string> known;
     for (const Parameter& p : parameters_) known.push_back(p.name);
     throw Error(
@@ -197,45 +215,43 @@ class Signature {
   void place(const Parameter& p, const IValue& value, Values& flat,
              std::vector<bool>& given) const {
     std::size_t next = p.first;
-    place(p.spec, value, p.name, next, flat, given);
+    place(p.spec, value, {.outer = nullptr, .name = p.name}, next, flat, given);
   }
 
-  void place(const TreeSpec& spec, const IValue& value, const std::string& path, std::size_t& next,
+  void place(const TreeSpec& spec, const IValue& value, const Place& at, std::size_t& next,
              Values& flat, std::vector<bool>& given) const {
     if (spec.kind == TreeSpec::Kind::leaf) {
-      if (given[next]) throw Error(fmt::format("input '{}' is given twice", path));
+      if (given[next]) throw Error(fmt::format("input '{}' is given twice", at.text()));
       given[next] = true;
-      flat[next] = fitted(value, path, next);
+      flat[next] = fitted(value, at, next);
       ++next;
       return;
     }
     if (value.isGenericDict() && !spec.keys.empty())
-      return place_dict(spec, value.toGenericDict(), path, next, flat, given);
-    if (!is_sequence(value) || spec.kind == TreeSpec::Kind::dict)
-      throw Error(
-          fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
+      return place_dict(spec, value.toGenericDict(), at, next, flat, given);
+    if (!is_sequence(value) || spec.kind == TreeSpec::Kind::dict) unlike(spec, value, at);
     const Values items = items_of(value);
-    if (items.size() != spec.children.size())
-      throw Error(
-          fmt::format("input '{}' should be {}, not {}", path, wanted(spec), kind_name(value)));
+    if (items.size() != spec.children.size()) unlike(spec, value, at);
     for (std::size_t i = 0; i < items.size(); ++i)
-      place(spec.children[i], items[i], fmt::format("{}[{}]", path, i), next, flat, given);
+      place(spec.children[i], items[i], {.outer = &at, .name = {}, .index = i}, next, flat, given);
   }
 
-  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict,
-                  const std::string& path, std::size_t& next, Values& flat,
-                  std::vector<bool>& given) const {
+  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict, const Place& at,
+                  std::size_t& next, Values& flat, std::vector<bool>& given) const {
     for (std::size_t i = 0; i < spec.keys.size(); ++i) {
       const auto it = dict.find(key_value(spec.keys[i]));
-      const std::string at = fmt::format("{}[{}]", path, quoted(spec.keys[i]));
+      const Place inner{.outer = &at, .name = {}, .key = &spec.keys[i]};
       if (it == dict.end())
-        throw Error(
-            fmt::format("input '{}' is missing: '{}' should be {}", at, path, wanted(spec)));
-      place(spec.children[i], it->value(), at, next, flat, given);
+        throw Error(fmt::format("input '{}' is missing: '{}' should be {}", inner.text(), at.text(),
+                                wanted(spec)));
+      place(spec.children[i], it->value(), inner, next, flat, given);
     }
-    if (dict.size() != spec.keys.size())
-      throw Error(fmt::format("input '{}' should be {}, not {}", path, wanted(spec),
-                              kind_name(IValue(dict))));
+    if (dict.size() != spec.keys.size()) unlike(spec, IValue(dict), at);
+  }
+
+  [[noreturn]] static void unlike(const TreeSpec& spec, const IValue& value, const Place& at) {
+    throw Error(
+        fmt::format("input '{}' should be {}, not {}", at.text(), wanted(spec), kind_name(value)));
   }
 
   static std::string wanted(const TreeSpec& spec) {
@@ -254,21 +270,21 @@ class Signature {
   }
 
   // The value as the placeholder takes it, on its device.
-  IValue fitted(const IValue& value, const std::string& path, std::size_t leaf) const {
+  IValue fitted(const IValue& value, const Place& at, std::size_t leaf) const {
     const TypePtr& type = model_.graph()[placeholders_[leaf]].type;
     if (!type) return value;
     if (!value.isTensor())
-      throw Error(fmt::format("input '{}' should be a tensor, {}, not {}", path, print(*type),
+      throw Error(fmt::format("input '{}' should be a tensor, {}, not {}", at.text(), print(*type),
                               kind_name(value)));
     const at::Tensor& tensor = value.toTensor();
     if (!fits(*type, tensor))
-      throw Error(fmt::format("input '{}' should be {}, not {}", path, print(*type),
+      throw Error(fmt::format("input '{}' should be {}, not {}", at.text(), print(*type),
                               print(*type_of(tensor))));
     if (type->device.type() == tensor.device().type()) return value;
     try {
       return tensor.to(type->device);
     } catch (const c10::Error&) {
-      throw Error(fmt::format("input '{}' belongs on {}, which is not available here", path,
+      throw Error(fmt::format("input '{}' belongs on {}, which is not available here", at.text(),
                               type->device.str()));
     }
   }
@@ -295,11 +311,20 @@ class Signature {
   const Model& model_;
   std::vector<NodeId> placeholders_;
   std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, std::size_t> by_name_, leaf_by_name_;  // the first of a name
   std::size_t leaves_ = 0;
 };
 
 IValue nest(const TreeSpec& spec, const Values& flat, std::size_t& next) {
   if (spec.kind == TreeSpec::Kind::leaf) return flat[next++];
+  if (spec.kind == TreeSpec::Kind::dict) {
+    Values both;
+    for (std::size_t i = 0; i < spec.keys.size(); ++i) {
+      both.push_back(key_value(spec.keys[i]));
+      both.push_back(nest(spec.children[i], flat, next));
+    }
+    return make_dict(c10::AnyType::get(), c10::AnyType::get(), both);
+  }
   Values items;
   for (const TreeSpec& child : spec.children) items.push_back(nest(child, flat, next));
   if (spec.kind == TreeSpec::Kind::list) {
@@ -307,32 +332,36 @@ IValue nest(const TreeSpec& spec, const Values& flat, std::size_t& next) {
     for (IValue& item : items) list.push_back(std::move(item));
     return list;
   }
-  if (spec.kind == TreeSpec::Kind::dict) {
-    c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
-    for (std::size_t i = 0; i < items.size(); ++i)
-      dict.insert_or_assign(key_value(spec.keys[i]), std::move(items[i]));
-    return dict;
-  }
   return c10::ivalue::Tuple::create(std::move(items));
 }
 
-void collect(const IValue& value, const std::string& path, std::vector<Leaf>& all) {
-  if (is_sequence(value)) {
-    const Values items = items_of(value);
-    for (std::size_t i = 0; i < items.size(); ++i)
-      collect(items[i], fmt::format("{}[{}]", path, i), all);
-  } else if (value.isGenericDict()) {
-    for (const auto& item : value.toGenericDict()) {
-      const IValue& key = item.key();
-      const std::string text = key.isString() ? "'" + key.toStringRef() + "'"
-                               : key.isInt()  ? std::to_string(key.toInt())
-                                              : c10::str(key);
-      collect(item.value(), fmt::format("{}[{}]", path, text), all);
+class Leaves {
+ public:
+  void collect(const IValue& value, const std::string& path) {
+    if ((text_ += path.size()) > limits::kPathText)
+      throw Error(fmt::format("the paths to its values take more than {} bytes; use shorter keys",
+                              limits::kPathText));
+    if (is_sequence(value)) {
+      const Values items = items_of(value);
+      for (std::size_t i = 0; i < items.size(); ++i)
+        collect(items[i], fmt::format("{}[{}]", path, i));
+    } else if (value.isGenericDict()) {
+      for (const auto& item : value.toGenericDict())
+        collect(item.value(), fmt::format("{}[{}]", path, key_text(item.key())));
+    } else {
+      all.push_back({path, value});
     }
-  } else {
-    all.push_back({path, value});
   }
-}
+
+  std::vector<Leaf> all;
+
+ private:
+  static std::string key_text(const IValue& key) {
+    return key.isString() ? "'" + key.toStringRef() + "'" : c10::str(key);
+  }
+
+  std::size_t text_ = 0;
+};
 
 }  // namespace
 
@@ -345,17 +374,17 @@ IValue nest_output(const Model& model, const IValue& flat) {
   if (!source || source->output_spec().empty()) return flat;
   const TreeSpec spec = parse_treespec(source->output_spec());
   const Values items = is_sequence(flat) ? items_of(flat) : Values{flat};
-  if (spec.num_leaves() != items.size())
+  if (spec.num_leaves != items.size())
     throw Error(fmt::format("the file describes {} outputs, but its graph returns {}",
-                            spec.num_leaves(), items.size()));
+                            spec.num_leaves, items.size()));
   std::size_t next = 0;
   return nest(spec, items, next);
 }
 
 std::vector<Leaf> leaves(const IValue& value, const std::string& path) {
-  std::vector<Leaf> all;
-  collect(value, path, all);
-  return all;
+  Leaves found;
+  found.collect(value, path);
+  return std::move(found.all);
 }
 
 namespace {

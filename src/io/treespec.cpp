@@ -4,6 +4,7 @@
 #include <simdjson.h>
 
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx {
 
@@ -11,8 +12,6 @@ namespace {
 
 namespace dom = simdjson::dom;
 using Keys = std::vector<TreeSpec::Key>;
-
-constexpr int kMaxDepth = 200;
 
 TreeSpec::Key key_of(const dom::element& item) {
   TreeSpec::Key key;
@@ -37,7 +36,6 @@ Keys keys_of_context(dom::element context, std::size_t children) {
   if (context.is_string()) {
     const std::string text(std::string_view{context});
     if (parser.parse(text).get(context) != simdjson::SUCCESS) return {};
-    return keys_of_context(context, children);
   }
   if (context.is_object() && context["dict_context"].get(inner) == simdjson::SUCCESS)
     context = inner;
@@ -61,7 +59,7 @@ TreeSpec::Kind kind_of(std::string_view type) {
 }
 
 TreeSpec read(const dom::element& element, int depth) {
-  if (depth > kMaxDepth) malformed("it is nested too deeply");
+  if (depth > limits::kValueDepth) malformed("it is nested too deeply");
   TreeSpec spec;
   dom::element type, context;
   dom::array children;
@@ -73,6 +71,8 @@ TreeSpec read(const dom::element& element, int depth) {
     if (!spec.children.empty()) malformed("a leaf has children");
     return spec;
   }
+  spec.num_leaves = 0;
+  for (const TreeSpec& child : spec.children) spec.num_leaves += child.num_leaves;
   if (!type.is_string()) malformed("a type is no string");
   spec.type = std::string(std::string_view(type));
   spec.kind = kind_of(spec.type);
@@ -85,13 +85,6 @@ TreeSpec read(const dom::element& element, int depth) {
 }
 
 }  // namespace
-
-std::size_t TreeSpec::num_leaves() const {
-  if (kind == Kind::leaf) return 1;
-  std::size_t n = 0;
-  for (const TreeSpec& child : children) n += child.num_leaves();
-  return n;
-}
 
 TreeSpec parse_treespec(std::string_view json) {
   dom::parser parser;

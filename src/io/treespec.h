@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,7 @@ struct TreeSpec {
       keys;  // one for each child of a dict; of another class, as far as known; or none
   std::vector<TreeSpec> children;
 
-  std::size_t num_leaves() const;
+  std::size_t num_leaves = 1;  // in it and below
 };
 
 // Throws Error if the text is not what torch.utils._pytree.treespec_dumps writes.

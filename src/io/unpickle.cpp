@@ -9,17 +9,15 @@
 #include "book/enum_names.h"
 #include "io/pickle.h"
 #include "io/storage_types.h"
+#include "ir/dict.h"
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx {
 
 namespace {
 
 using c10::IValue;
-
-// Far beyond any real input; they bound what a hostile file costs.
-constexpr int kMaxDepth = 200;
-constexpr std::uint64_t kMaxLeaves = 10'000'000;
 
 struct Object;
 using Ref = std::shared_ptr<Object>;
@@ -73,6 +71,10 @@ class Unpickler {
   [[noreturn]] void damaged(const std::string& what) const {
     throw Error(fmt::format("its pickle is damaged at byte {}: {}", at_, what));
   }
+  [[noreturn]] static void too_much() {
+    throw Error(fmt::format("it holds more than {} values, or containers more than {} deep",
+                            limits::kPickledValues, limits::kValueDepth));
+  }
 
   // ---- bytes ---------------------------------------------------------------------------------
 
@@ -114,7 +116,10 @@ class Unpickler {
   // ---- stack ---------------------------------------------------------------------------------
 
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
-  void push(Ref object) { stack_.push_back(std::move(object)); }
+  void push(Ref object) {
+    if (++values_ > limits::kPickledValues) too_much();
+    stack_.push_back(std::move(object));
+  }
   void push(IValue value) { push(make(std::move(value))); }
   Object& top() {
     if (stack_.size() <= floor()) damaged("a value is missing");
@@ -140,12 +145,15 @@ class Unpickler {
     return items;
   }
   void recall(std::uint32_t index) {
-    const auto it = memo_.find(index);
-    if (it == memo_.end()) damaged(fmt::format("it refers to value {}, which is not there", index));
-    push(it->second);
+    if (index >= memo_.size())
+      damaged(fmt::format("it refers to value {}, which is not there", index));
+    push(memo_[index]);
   }
-  void memorize(std::uint32_t index) {
+  // Python numbers them in turn.
+  void memorize(std::size_t index) {
     top();
+    if (index > memo_.size()) damaged(fmt::format("value {} comes out of turn", index));
+    if (index == memo_.size()) memo_.emplace_back();
     memo_[index] = stack_.back();
   }
 
@@ -159,8 +167,8 @@ class Unpickler {
     item->contained = true;
     container.depth = std::max(container.depth, item->depth + 1);
     container.leaves += item->leaves;
-    if (container.depth > kMaxDepth || container.leaves > kMaxLeaves)
-      throw Error("its containers are nested too deeply or hold too much");
+    if (container.depth > limits::kValueDepth || container.leaves > limits::kPickledValues)
+      too_much();
     container.items.push_back(item);
   }
   Object& container(Object::Kind kind) {
@@ -214,6 +222,8 @@ class Unpickler {
     return object.value.toInt();
   }
   std::vector<std::int64_t> integers(const Object& tuple) const {
+    if (tuple.items.size() > limits::kDims)
+      throw Error(fmt::format("it holds a tensor of more than {} dimensions", limits::kDims));
     std::vector<std::int64_t> numbers;
     for (const Ref& item : tuple.items) numbers.push_back(integer(*item));
     return numbers;
@@ -235,10 +245,8 @@ class Unpickler {
     if (name == "torch._tensor._rebuild_from_type_v2") return tensor_with_attributes(args);
     if (name == "collections.OrderedDict" && args.empty()) return make(Kind::dict);
     if (name == "torch.Size") {
-      const Object& sizes = argument(args, 0, Kind::tuple);
-      const Ref copy = make(Kind::tuple);
-      for (const Ref& size : sizes.items) put(*copy, size);
-      return copy;
+      argument(args, 0, Kind::tuple);
+      return args[0];  // tuples are never written to
     }
     if (name == "torch.device") return make(device(args));
     if (name.ends_with(".complex") && args.size() == 2)
@@ -303,7 +311,7 @@ class Unpickler {
 
   void check_extent(std::size_t bytes, std::size_t item, std::int64_t offset,
                     const std::vector<std::int64_t>& sizes,
-                    const std::vector<std::int64_t>& strides) const {
+                    const std::vector<std::int64_t>& strides) {
     std::int64_t last = offset, elements = 1;
     bool fits = offset >= 0 && sizes.size() == strides.size();
     bool empty = false;
@@ -320,6 +328,11 @@ class Unpickler {
     fits = fits && (empty ? static_cast<std::uint64_t>(offset) <= available
                           : static_cast<std::uint64_t>(last) < available);
     if (!fits) damaged("a tensor reaches beyond its storage");
+    if (!empty && static_cast<std::uint64_t>(elements) > available)
+      expanded_ += std::min(static_cast<std::uint64_t>(elements), limits::kExpandedBytes) * item;
+    if (expanded_ > limits::kExpandedBytes)
+      throw Error(fmt::format("it repeats elements of tensors to more than {} bytes",
+                              limits::kExpandedBytes));
   }
 
   // ('storage', type, key, location, number of elements)
@@ -356,32 +369,36 @@ class Unpickler {
 
   // ---- result --------------------------------------------------------------------------------
 
-  IValue finished(const Object& object) const {
+  // Once each: what is referred to several times stays one value.
+  const IValue& finished(Object& object) const {
     switch (object.kind) {
       case Object::Kind::value:
         return object.value;
-      case Object::Kind::tuple: {
-        std::vector<IValue> items;
-        for (const Ref& item : object.items) items.push_back(finished(*item));
-        return c10::ivalue::Tuple::create(std::move(items));
-      }
+      case Object::Kind::tuple:
+        object.value = c10::ivalue::Tuple::create(finished_items(object));
+        break;
       case Object::Kind::list: {
         c10::impl::GenericList list(c10::AnyType::get());
-        for (const Ref& item : object.items) list.push_back(finished(*item));
-        return list;
+        for (IValue& item : finished_items(object)) list.push_back(std::move(item));
+        object.value = std::move(list);
+        break;
       }
-      case Object::Kind::dict: {
-        c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
-        for (std::size_t i = 0; i < object.items.size(); i += 2)
-          dict.insert_or_assign(object.items[i]->value, finished(*object.items[i + 1]));
-        return dict;
-      }
+      case Object::Kind::dict:
+        object.value = make_dict(c10::AnyType::get(), c10::AnyType::get(), finished_items(object));
+        break;
       case Object::Kind::name:
         throw Error(fmt::format("it holds a '{}'", object.name));
       case Object::Kind::storage:
         throw Error("it holds a bare storage");
     }
-    REFX_CHECK(false, "unknown kind");
+    object.kind = Object::Kind::value;
+    return object.value;
+  }
+  std::vector<IValue> finished_items(const Object& object) const {
+    std::vector<IValue> items;
+    items.reserve(object.items.size());
+    for (const Ref& item : object.items) items.push_back(finished(*item));
+    return items;
   }
 
   std::string_view bytes_;
@@ -390,7 +407,9 @@ class Unpickler {
   bool done_ = false;
   std::vector<Ref> stack_;
   std::vector<std::size_t> marks_;
-  std::unordered_map<std::uint32_t, Ref> memo_;
+  std::vector<Ref> memo_;
+  std::uint64_t values_ = 0;
+  std::uint64_t expanded_ = 0;  // bytes of tensors that repeat their elements
 };
 
 void Unpickler::step(unsigned char code) {
@@ -472,7 +491,7 @@ void Unpickler::step(unsigned char code) {
     case 'r':
       return memorize(little<std::uint32_t>());
     case 0x94:
-      return memorize(static_cast<std::uint32_t>(memo_.size()));
+      return memorize(memo_.size());
     case 'h':
       return recall(little<std::uint8_t>());
     case 'j':

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 
 #include "fake_source.h"
@@ -150,6 +151,44 @@ TEST(FlattenInputs, ChecksRangesOfSymbolicSizes) {
   EXPECT_EQ(flatten_inputs(model, at::ones({8, 4})).size(), 1u);
   EXPECT_NE(complaint(model, at::ones({9, 4})), "no error");
   EXPECT_NE(complaint(model, at::ones({1, 4})), "no error");
+}
+
+// Once a loop over leaves counted them anew in every turn.
+TEST(FlattenInputs, TakesTimeInProportion) {
+  constexpr std::size_t kLeaves = 30'000;
+  std::string graph = "graph():\n";
+  for (std::size_t i = 0; i < kLeaves; ++i)
+    graph += "    %x" + std::to_string(i) + " : f32[] [num_users=0] = placeholder[target=x]\n";
+  FakeSource source;
+  source.in = versioned(
+      tuple_spec({tuple_spec({tuple_spec(std::vector(kLeaves, kLeaf))}), dict_spec({}, {})}));
+  const Model model = from_source(graph + "    return None", std::move(source));
+  const IValue inputs = tuple({tuple(Values(kLeaves, at::zeros({})))});
+  const std::clock_t start = std::clock();
+  EXPECT_EQ(flatten_inputs(model, inputs).size(), kLeaves);
+  EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC);
+}
+
+TEST(NestOutput, RefusesKeysThatCollideInTorchsTable) {
+  std::uint64_t inverse = 1;  // of the number that torch multiplies hashes with
+  for (int i = 0; i < 6; ++i) inverse *= 2 - 11400714819323198485ull * inverse;
+  std::string keys;
+  for (std::uint64_t i = 0; i < 40; ++i)
+    keys += (i ? "," : "") + std::to_string(static_cast<std::int64_t>(i * inverse));
+  FakeSource source;
+  source.out = versioned(spec("builtins.dict", "[" + keys + "]", std::vector(40, kLeaf)));
+  const Model model = from_source(kTwoInputs, std::move(source));
+  EXPECT_NE(error_of([&] { nest_output(model, tuple(Values(40))); }).find("keys that collide"),
+            std::string::npos);
+}
+
+TEST(Leaves, HaveOnlySoMuchTextInTheirPaths) {
+  const IValue items = list(Values(1000));
+  EXPECT_EQ(leaves(dict({{std::string(1000, 'k'), items}})).size(), 1000u);
+  EXPECT_NE(error_of([&] {
+              leaves(dict({{std::string(100'000, 'k'), items}}));
+            }).find("use shorter keys"),
+            std::string::npos);
 }
 
 TEST(NestOutput, BuildsWhatPythonReturns) {
@@ -321,6 +360,22 @@ TEST(GeneratedInputs, VariationsHaveOtherSizes) {
   EXPECT_NE(size(1), 7);
   EXPECT_NE(size(2), 7);
   EXPECT_NE(size(1), size(2));
+}
+
+TEST(GeneratedInputs, AreNotLargerThanIsSensible) {
+  for (const char* type :
+       {"f32[1000000, 1000000, 10]", "f32[4611686018427387904, 4, 3]",
+        "i64[2] strides=(1099511627776,)", "f32[s0]", "f32[2, 9223372036854775807]"}) {
+    FakeSource source;
+    source.symbols["s0"] = {.min = 1ll << 40, .max = std::nullopt};
+    const Model model = from_source("graph():\n    %x : " + std::string(type) +
+                                        " [num_users=1] = placeholder[target=x]\n    return x",
+                                    std::move(source));
+    for (int variation : {0, 1, 2})
+      EXPECT_EQ(error_of([&] { generated_inputs(model, 0, variation); }),
+                "generated inputs would take more than 8589934592 bytes: give inputs")
+          << type;
+  }
 }
 
 TEST(GeneratedInputs, SayWhatCannotBeGenerated) {

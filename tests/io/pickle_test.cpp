@@ -121,6 +121,76 @@ TEST(Pickle, RefusesWhatEndsEarlyOrMakesNoSense) {
     EXPECT_NE(refusal(bad), "no error") << bad;
 }
 
+template <class T>
+std::string bytes_of(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+std::string dict_of_ints(std::uint64_t step, std::uint64_t n) {
+  std::string pickle = "}(";
+  for (std::uint64_t i = 0; i < n; ++i) pickle += "\x8a\x08" + bytes_of(i * step) + "N";
+  return pickle + "u.";
+}
+
+// Torch multiplies a hash with this number and takes the upper bits: with its inverse, all
+// integers collide, and the table grows to 11 GB for 40 of them.
+TEST(Pickle, RefusesKeysThatCollideInTorchsTable) {
+  std::uint64_t inverse = 1;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - 11400714819323198485ull * inverse;
+  EXPECT_NE(refusal(dict_of_ints(inverse, 40)).find("keys that collide"), std::string::npos);
+  std::string nans = "}(";  // none of which equals another
+  for (int i = 0; i < 40; ++i) nans += "G\x7f\xf8\0\0\0\0\0\0N"s;
+  EXPECT_NE(refusal(nans + "u.").find("keys that collide"), std::string::npos);
+}
+
+TEST(Pickle, TakesManyKeysOfEveryKind) {
+  for (std::uint64_t step : {1, 2, 64, 1000, 4096, 1'000'000})
+    for (std::uint64_t n : {1, 2, 3, 7, 100, 50'000})
+      EXPECT_EQ(read(dict_of_ints(step, n)).toGenericDict().size(), n) << step;
+  std::string words = "}(";
+  for (int i = 0; i < 50'000; ++i) words += text("layers." + std::to_string(i)) + "N";
+  EXPECT_EQ(read(words + "u.").toGenericDict().size(), 50'000u);
+}
+
+// In a table of hashes, indices that an attacker chose would take time as their square.
+TEST(Pickle, RefusesAMemoOutOfTurn) {
+  EXPECT_NE(refusal("Nr" + bytes_of(std::uint32_t{1'000'003}) + ".").find("out of turn"),
+            std::string::npos);
+  EXPECT_EQ(read("Nq\0K\7q\1q\0h\0\x87."s).toTupleRef().elements()[2].toInt(), 7);
+}
+
+TEST(Pickle, WhatIsReferredToTwiceIsOneValue) {
+  const IValue value = read("]q\0Nah\0\x86."s);
+  const std::vector<IValue> items = value.toTupleRef().elements().vec();
+  EXPECT_TRUE(items[0].is(items[1]));
+}
+
+std::string doubled(int times) {
+  std::string pickle = "N";
+  for (char i = 0; i < times; ++i) pickle += "q"s + i + "0}(K\0h"s + i + "K\1h"s + i + "u";
+  return pickle + ".";
+}
+
+TEST(Pickle, RefusesMoreValuesThanAnyInputHas) {
+  read(doubled(17));
+  for (const std::string& large :
+       {doubled(18), doubled(100), "(" + std::string(1'000'001, 'N') + "t."})
+    EXPECT_NE(refusal(large).find("more than 1000000 values"), std::string::npos);
+}
+
+TEST(Pickle, RefusesTensorsThatStandForMoreThanTheFileHolds) {
+  const auto shaped = [](const std::string& sizes, const std::string& strides) {
+    return name("torch._utils", "_rebuild_tensor_v2") + "(" + storage("0", 6) + number(0) + "(" +
+           sizes + "t(" + strides + "t\x89}tR.";
+  };
+  const std::string kilo = "M\0\x04"s;
+  EXPECT_EQ(read(shaped(kilo + kilo, "K\0K\0"s)).toTensor().numel(), 1 << 20);
+  EXPECT_NE(refusal(shaped(kilo + kilo + kilo, "K\0K\0K\0"s)).find("repeats elements"),
+            std::string::npos);
+  std::string ones;
+  for (int i = 0; i < 65; ++i) ones += number(1);
+  EXPECT_NE(refusal(shaped(ones, ones)).find("more than 64 dimensions"), std::string::npos);
+}
+
 // Whatever the bytes are, reading ends with a value or an Error.
 RC_GTEST_PROP(PickleProperty, SurvivesDamage, ()) {
   std::string pickle = "\x80\x02(" + tensor(0, 2, 1) + "](" + number(1) + "e}" + text("k") +

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// How much of a file is taken at its word, in one place. What goes beyond is an Error.
+namespace refx::limits {
+
+// ---- inputs and outputs -------------------------------------------------------------------------
+
+// Values in a pickle; one that is referred to several times counts as often.
+inline constexpr std::uint64_t kPickledValues = 1'000'000;
+// Containers in containers: all that walks them recurses.
+inline constexpr int kValueDepth = 200;
+// Slots for each key of a dict: torch's table grows until keys that collide fall apart.
+inline constexpr std::size_t kDictSlots = 32;
+// Inputs that refx makes up, with 16 bytes for each element.
+inline constexpr std::uint64_t kGeneratedBytes = 1ull << 33;
+// The text of all paths into a value, as in "output[0]['logits']".
+inline constexpr std::size_t kPathText = 1ull << 26;
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+// Dimensions of a tensor: torch's kernels take no more.
+inline constexpr std::size_t kDims = 64;
+// What a tensor that repeats its elements (an expanded one) may stand for beyond what is stored.
+inline constexpr std::uint64_t kExpandedBytes = 1ull << 30;
+
+}  // namespace refx::limits
