@@ -10,7 +10,6 @@
 #include "output.h"
 #include "progress.h"
 #include "refx/error.h"
-#include "refx/pt2.h"
 #include "refx/registry.h"
 #include "summary.h"
 #include "util/did_you_mean.h"
@@ -91,8 +90,8 @@ void print_nothing_done(const Model& model, const Transformations& transformatio
   const std::string who =
       names.size() == 1 ? *names.begin() + " has no site"
                         : fmt::format("none of the {} transformations has a site", names.size());
-  fmt::print("nothing to do: {}{}\n", who,
-             steps == 0 ? "" : fmt::format(" left; {} in the history", count(steps, "step")));
+  say("nothing to do: {}{}\n", who,
+      steps == 0 ? "" : fmt::format(" left; {} in the history", count(steps, "step")));
 }
 
 void print_report(const Model& model, const Applied& applied, const Counts& before,
@@ -106,8 +105,8 @@ void print_report(const Model& model, const Applied& applied, const Counts& befo
   }
   for (const Refused& refused : applied.refused)
     table.row({"-", refused.transformation, refused.site, refused.reason});
-  if (!table.empty()) fmt::print("{}", table.text());
-  if (!applied.steps.empty()) fmt::print("\n{}", changes(before, operators(model)).text());
+  if (!table.empty()) say("{}", table.text());
+  if (!applied.steps.empty()) say("\n{}", changes(before, operators(model)).text());
 }
 
 void print_json(const ApplyOptions& options, const Model& model, const Applied& applied,
@@ -131,7 +130,7 @@ void print_json(const ApplyOptions& options, const Model& model, const Applied& 
   json.end().key("operators").object(Json::kLines);
   write(json.key("before"), before);
   write(json.key("after"), operators(model)).end();
-  fmt::print("{}", json.end().take());
+  say_exactly(json.end().take());
 }
 
 }  // namespace
@@ -139,7 +138,7 @@ void print_json(const ApplyOptions& options, const Model& model, const Applied& 
 int apply(const ApplyOptions& options) {
   const Transformations transformations = find_transformations(options.transformations);
   if (!options.dry_run) require_output("apply", options.model, options.output);
-  Model model = load(options.model);
+  Model model = open_model(options.model);
   const Counts before = operators(model);
   const Applied applied = apply_all(model, transformations, {options.only, options.except});
   check_patterns(options, model, transformations);

@@ -7,23 +7,23 @@
 #include "commands.h"
 #include "files.h"
 #include "hints.h"
+#include "output.h"
 #include "progress.h"
 #include "refx/bench.h"
-#include "refx/pt2.h"
 
 namespace refx::cli {
 
 int bench(const BenchOptions& options) {
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   std::optional<Model> against;
   Progress progress(100);
   refx::BenchOptions how = options.how;
-  if (!options.against.empty()) how.against = &against.emplace(load(options.against));
+  if (!options.against.empty()) how.against = &against.emplace(open_model(options.against));
   take_inputs(how.measure, model, options.inputs);
   how.measure.progress = progress.callback();
   const Benchmark result = refx::bench(model, how);
   progress.clear();
-  fmt::print("{}", options.json ? to_json(result, in_flags) : to_text(result, in_flags));
+  options.json ? say_exactly(to_json(result, in_flags)) : say_lines(to_text(result, in_flags));
   return kDone;
 }
 

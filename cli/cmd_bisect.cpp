@@ -13,7 +13,6 @@
 #include "progress.h"
 #include "refx/bisect.h"
 #include "refx/error.h"
-#include "refx/pt2.h"
 #include "refx/verify.h"
 #include "util/fingerprint.h"
 #include "util/shell_word.h"
@@ -71,7 +70,7 @@ int bisect(const BisectOptions& options) {
   if (options.run.empty() == !options.tolerance)
     throw Error(
         "bisect needs a check: --tolerance X, or --run 'COMMAND {}'; see `refx bisect --help`");
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   if (model.history().empty())
     throw Error(fmt::format("{}: the model has no steps to search", options.model));
   Progress progress(0);
@@ -88,8 +87,8 @@ int bisect(const BisectOptions& options) {
   const Bisection result = refx::bisect(model, check_of(options, model), how);
   progress.clear();
   const std::string command = repair(result, options.model);
-  fmt::print("{}",
-             options.json ? to_json(result, model, command) : to_text(result, model, command));
+  options.json ? say_exactly(to_json(result, model, command))
+               : say_lines(to_text(result, model, command));
   return result.culprits.empty() ? kNo : kDone;
 }
 

@@ -26,15 +26,15 @@ void print_log(const Model& model) {
   Table table({Table::right, Table::left, Table::left});
   for (const Step& step : model.history())
     table.row({std::to_string(step.id.value), step.transformation, step.site});
-  fmt::print("{}", table.text(4));
+  say("{}", table.text(4));
 }
 
 void print_reversal(const Reversal& reversal) {
   for (const auto& [id, label, reapplied] : reversal.replaced) {
     std::vector<std::uint32_t> ids;
     for (StepId step : reapplied) ids.push_back(step.value);
-    fmt::print("   step {} was built on it: {}\n", id.value,
-               ids.empty() ? "dropped" : fmt::format("done again as {}", fmt::join(ids, ", ")));
+    say("   step {} was built on it: {}\n", id.value,
+        ids.empty() ? "dropped" : fmt::format("done again as {}", fmt::join(ids, ", ")));
   }
 }
 
@@ -81,38 +81,38 @@ int demo() {
   Model reference = demo_model(at::kDouble);
   const at::Tensor exact = reference.forward({demo_image(at::kDouble)}).toTensor();
 
-  fmt::print("A small vision transformer: {}, {}.\n", count(total(operators(model)), "operator"),
-             count(model.state().size(), "tensor"));
+  say("A small vision transformer: {}, {}.\n", count(total(operators(model)), "operator"),
+      count(model.state().size(), "tensor"));
 
-  fmt::print("\n{}\n", heading("1. Rewrite it"));
+  say("\n{}\n", heading("1. Rewrite it"));
   for (const char* name : {"merge-linears", "change-true-div-to-mul-by-inverse",
                            "fuse-batch-norm-2d-in-conv-2d", "fuse-batch-norm-1d-in-linear"})
     find_transformation(name)(model);
   apply(model, find_transformation("fuse-bias-in-linear"), {.only = {"*-merged"}, .except = {}});
   print_log(model);
-  fmt::print("{}", changes(operators(original), operators(model)).text(3));
+  say("{}", changes(operators(original), operators(model)).text(3));
 
-  fmt::print("\n{}\n", heading("2. The results are the same"));
+  say("\n{}\n", heading("2. The results are the same"));
   const at::Tensor after = output_of(model);
-  fmt::print("   error against fp64: {:.1e} before, {:.1e} after; outputs are up to {:.1f}\n",
-             distance(before, exact), distance(after, exact), exact.abs().max().item<double>());
+  say("   error against fp64: {:.1e} before, {:.1e} after; outputs are up to {:.1f}\n",
+      distance(before, exact), distance(after, exact), exact.abs().max().item<double>());
 
-  fmt::print("\n{}\n", heading("3. Take back step 1, the first of all; the others stay"));
+  say("\n{}\n", heading("3. Take back step 1, the first of all; the others stay"));
   print_reversal(reverse(model, StepId(1)));
   print_log(model);
-  fmt::print("   error against fp64: {:.1e}\n", distance(output_of(model), exact));
+  say("   error against fp64: {:.1e}\n", distance(output_of(model), exact));
 
-  fmt::print("\n{}\n", heading("4. Take back the rest"));
+  say("\n{}\n", heading("4. Take back the rest"));
   const std::size_t reversed = reverse_all(model).reversed.size();
   const std::size_t same = unchanged(model, tensors);
   const bool same_text = print(model) == text;
   const bool same_output = at::equal(output_of(model), before);
   const bool identical =
       same_text && same_output && same == tensors.size() && same == model.state().size();
-  fmt::print("   {} reversed, {} left\n", count(reversed, "step"), model.history().size());
-  fmt::print("   graph, names, order:  {}\n", same_text ? "identical" : "DIFFERENT");
-  fmt::print("   tensors:              {} of {} the same, bit for bit\n", same, tensors.size());
-  fmt::print("   output:               {}\n", same_output ? "identical, bit for bit" : "DIFFERENT");
+  say("   {} reversed, {} left\n", count(reversed, "step"), model.history().size());
+  say("   graph, names, order:  {}\n", same_text ? "identical" : "DIFFERENT");
+  say("   tensors:              {} of {} the same, bit for bit\n", same, tensors.size());
+  say("   output:               {}\n", same_output ? "identical, bit for bit" : "DIFFERENT");
   return identical ? kDone : kNo;
 }
 

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "files.h"
 #include "output.h"
 #include "refx/diff.h"
 #include "refx/original.h"
-#include "refx/pt2.h"
 #include "util/json_writer.h"
+#include "util/printable.h"
 
 namespace refx::cli {
 
@@ -45,7 +46,7 @@ void print_json(const std::string& before, const std::string& after, const Diffe
   write_lines(json, "modules", difference.modules);
   write_lines(json, "mutations", difference.mutations);
   write_lines(json, "nodes", difference.nodes);
-  fmt::print("{}", json.end().take());
+  say_exactly(json.end().take());
 }
 
 void print_text(const std::string& before, const std::string& after, const Difference& difference) {
@@ -53,10 +54,11 @@ void print_text(const std::string& before, const std::string& after, const Diffe
     note(fmt::format("no difference between {} and {}", before, after));
     return;
   }
-  const std::string text = fmt::format("--- {}\n+++ {}\n{}", before, after, to_text(difference));
+  const std::string text =
+      fmt::format("--- {}\n+++ {}\n{}", printable(before), printable(after), to_text(difference));
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
-    fmt::print("{}\n", coloured_line(std::string_view(text).substr(at, end - at)));
+    say("{}\n", coloured_line(std::string_view(text).substr(at, end - at)));
     at = end + 1;
   }
 }
@@ -64,10 +66,10 @@ void print_text(const std::string& before, const std::string& after, const Diffe
 }  // namespace
 
 int diff(const DiffOptions& options) {
-  const Model first = load(options.model);
+  const Model first = open_model(options.model);
   const bool own = options.other.empty();
   const Difference difference =
-      own ? refx::diff(original_of(first), first) : refx::diff(first, load(options.other));
+      own ? refx::diff(original_of(first), first) : refx::diff(first, open_model(options.other));
   const std::string before = own ? options.model + " (original)" : options.model;
   const std::string& after = own ? options.model : options.other;
   if (options.json)

@@ -9,7 +9,6 @@
 #include "files.h"
 #include "output.h"
 #include "refx/error.h"
-#include "refx/pt2.h"
 #include "refx/reverse.h"
 #include "util/json_writer.h"
 
@@ -25,11 +24,11 @@ struct Opened {
 // A history that no longer fits its graph is what one may want to be rid of.
 Opened open(const std::string& path) {
   try {
-    Model model = load(path);
+    Model model = open_model(path);
     const std::size_t steps = model.history().size();
     return {std::move(model), steps};
   } catch (const Error& unreadable) {
-    Opened opened{load(path, {.history = false}), {}};
+    Opened opened{open_model(path, {.history = false}), {}};
     note(fmt::format("the history cannot be used and is dropped: {}", unreadable.what()));
     return opened;
   }
@@ -52,13 +51,13 @@ int forget(const ForgetOptions& options) {
     json.object(Json::kLines).member("output", options.output).key("steps");
     opened.steps ? json.value(*opened.steps) : json.null();
     json.member("bytes_before", before).member("bytes_after", after).member("bytes_freed", freed);
-    fmt::print("{}", json.end().take());
+    say_exactly(json.end().take());
   } else if (opened.steps == 0) {
-    fmt::print("nothing to forget: {} has no steps\n", options.model);
+    say("nothing to forget: {} has no steps\n", options.model);
   } else {
-    fmt::print("{} forgotten, {} freed\n",
-               opened.steps ? count(*opened.steps, "step") : std::string("the history is"),
-               human_bytes(freed));
+    say("{} forgotten, {} freed\n",
+        opened.steps ? count(*opened.steps, "step") : std::string("the history is"),
+        human_bytes(freed));
   }
   return kDone;
 }

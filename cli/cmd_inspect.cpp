@@ -5,8 +5,8 @@
 #include <set>
 
 #include "commands.h"
+#include "files.h"
 #include "output.h"
-#include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/text.h"
 #include "summary.h"
@@ -68,7 +68,7 @@ std::string type_text(const Node& node) {
 // ---- for people --------------------------------------------------------------------------------
 
 void print_section(const char* title, const Table& table) {
-  if (!table.empty()) fmt::print("\n{}\n{}", heading(title), table.text(2));
+  if (!table.empty()) say("\n{}\n{}", heading(title), table.text(2));
 }
 
 void print_model(const Summary& s) {
@@ -103,18 +103,18 @@ void print_findings(const Summary& s) {
     for (const Refusal& refusal : found.refusals)
       refusals.row({transformation->name(), refusal.site.name, refusal.reason});
   }
-  fmt::print("\n{}", overview.text());
+  say("\n{}", overview.text());
   print_section("sites", sites);
   print_section("refused, and why", refusals);
 }
 
 void print_summary(const std::string& path, const Summary& s) {
-  fmt::print("{}\n", heading(fmt::format("{}: {} in {}", path, count(total(s.counts), "operator"),
-                                         count(s.model.graph().size(), "node"))));
+  say("{}\n", heading(fmt::format("{}: {} in {}", path, count(total(s.counts), "operator"),
+                                  count(s.model.graph().size(), "node"))));
   const std::size_t steps = s.model.history().size();
-  fmt::print("history: {}\n", steps == 0 ? "no steps"
-                                         : fmt::format("{} (`refx log {}` lists them)",
-                                                       count(steps, "step"), shell_word(path)));
+  say("history: {}\n", steps == 0 ? "no steps"
+                                  : fmt::format("{} (`refx log {}` lists them)",
+                                                count(steps, "step"), shell_word(path)));
   print_model(s);
   print_findings(s);
 }
@@ -177,15 +177,15 @@ void print_json(const InspectOptions& options, const Summary& s) {
   write(json.key("operators"), s.counts);
   write_findings(json, s);
   if (options.graph) json.member("graph", print_brief(s.model));
-  fmt::print("{}", json.end().take());
+  say_exactly(json.end().take());
 }
 
 }  // namespace
 
 int inspect(const InspectOptions& options) {
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   if (options.graph && !options.json) {
-    fmt::print("{}", print_brief(model));
+    say_lines(print_brief(model));
     return kDone;
   }
   const Summary summary(model);

@@ -21,7 +21,7 @@ void print_json() {
         .member("reversible", t->reversible())
         .member("preserves_computation", t->preserves_computation())
         .end();
-  fmt::print("{}", json.end().take());
+  say_exactly(json.end().take());
 }
 
 void print_table() {
@@ -30,7 +30,7 @@ void print_table() {
   for (const auto& t : registry())
     table.row({t->name(), t->reversible() ? "yes" : "no", t->preserves_computation() ? "yes" : "no",
                t->summary()});
-  fmt::print("{}", table.text());
+  say("{}", table.text());
 }
 
 }  // namespace

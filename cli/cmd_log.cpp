@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "commands.h"
+#include "files.h"
 #include "output.h"
-#include "refx/pt2.h"
 #include "refx/text.h"
 #include "util/json_writer.h"
 
@@ -32,13 +32,13 @@ void print_json(const Model& model) {
     json.end().key("parameters").json(to_json(step.parameters));
     json.member("bytes", step.bytes()).end();
   }
-  fmt::print("{}", json.end().take());
+  say_exactly(json.end().take());
 }
 
 }  // namespace
 
 int log(const LogOptions& options) {
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   if (options.json) {
     print_json(model);
     return kDone;
@@ -47,7 +47,7 @@ int log(const LogOptions& options) {
   for (const Step& step : model.history())
     table.row({std::to_string(step.id.value), step.transformation, step.site});
   if (table.empty()) note(fmt::format("{} has no steps", options.model));
-  fmt::print("{}", table.text());
+  say("{}", table.text());
   return kDone;
 }
 

@@ -7,7 +7,6 @@
 #include "output.h"
 #include "progress.h"
 #include "refx/error.h"
-#include "refx/pt2.h"
 #include "refx/report.h"
 #include "util/shell_word.h"
 
@@ -18,7 +17,7 @@ int report(const ReportOptions& options) {
   if (same_file(options.model, options.output))
     throw Error(fmt::format("-o {} is the model itself: the page needs a file of its own",
                             shell_word(options.output)));
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   Progress progress(100);
   MeasuredReportOptions how = options.how;
   // Inputs that the user gives must be right; without them, the page may do without a run.
@@ -26,6 +25,7 @@ int report(const ReportOptions& options) {
   how.measure.progress = progress.callback();
   const MeasuredReport page = measured_report(model, how);
   progress.clear();
+  require_unchanged_files();
   write_report(options.output, page.html);
   for (const std::string& text : page.notes) note(text);
   note(fmt::format("wrote {} ({})", options.output, human_bytes(page.html.size())));

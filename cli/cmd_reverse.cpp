@@ -10,7 +10,6 @@
 #include "output.h"
 #include "refx/error.h"
 #include "refx/original.h"
-#include "refx/pt2.h"
 #include "refx/reverse.h"
 #include "util/json_writer.h"
 #include "util/shell_word.h"
@@ -60,13 +59,13 @@ void print_report(const Report& report, const std::string& output) {
   Table table({Table::right, Table::left, Table::left, Table::left});
   for (const Report::Row& row : report.rows)
     table.row({std::to_string(row.id.value), row.transformation, row.site, fate(row)});
-  fmt::print("{}", table.text());
+  say("{}", table.text());
   if (report.left > 0)
-    fmt::print("{} left: `refx log {}`\n", count(report.left, "step"), shell_word(output));
+    say("{} left: `refx log {}`\n", count(report.left, "step"), shell_word(output));
   else if (report.original)
-    fmt::print("no steps left: this is the original file, byte for byte\n");
+    say("no steps left: this is the original file, byte for byte\n");
   else
-    fmt::print("no steps left: this is the original graph, with what was trained since\n");
+    say("no steps left: this is the original graph, with what was trained since\n");
 }
 
 void print_json(const Report& report, const std::string& output) {
@@ -83,14 +82,14 @@ void print_json(const Report& report, const std::string& output) {
     json.end().end();
   }
   json.end().member("steps_left", report.left).member("is_original", report.original);
-  fmt::print("{}", json.end().take());
+  say_exactly(json.end().take());
 }
 
 }  // namespace
 
 int reverse(const ReverseOptions& options) {
   check_usage(options);
-  Model model = load(options.model);
+  Model model = open_model(options.model);
   const std::vector<StepId> steps = selected(model, options);
   if (steps.empty()) note(fmt::format("{} has no steps to reverse", options.model));
 

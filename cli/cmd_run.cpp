@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "files.h"
 #include "output.h"
 #include "refx/inputs.h"
 #include "refx/measure.h"
-#include "refx/pt2.h"
 #include "refx/text.h"
 #include "util/json_writer.h"
 
@@ -59,11 +59,11 @@ void print_json(const std::string& origin, const std::vector<Summary>& all) {
     json.end();
   }
   json.end().end();
-  fmt::print("{}", json.take());
+  say_exactly(json.take());
 }
 
 void print_table(const std::string& origin, const std::vector<Summary>& all) {
-  fmt::print("inputs: {}\n", origin);
+  say("inputs: {}\n", origin);
   using enum Table::Align;
   Table table({left, left, right, right, right, right});
   table.head({"output", "type", "min", "max", "mean", "nan"});
@@ -77,18 +77,19 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
     else
       table.row({s.path, s.type, "", "", "", std::to_string(s.nans)});
   }
-  fmt::print("{}", table.text());
+  say("{}", table.text());
 }
 
 }  // namespace
 
 int run(const RunOptions& options) {
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   Measure measure = options.measure;
   measure.inputs = inputs_for(model, options.inputs, measure.seed);
   const RunResult result = run_on_copies(model, measure);
   std::vector<Summary> summaries;
   for (const Leaf& leaf : leaves(result.output)) summaries.push_back(summary_of(leaf));
+  require_unchanged_files();
   if (!options.output.empty()) write_values(options.output, result.output);
   if (options.json)
     print_json(result.inputs, summaries);

@@ -10,7 +10,6 @@
 #include "output.h"
 #include "progress.h"
 #include "refx/error.h"
-#include "refx/pt2.h"
 #include "refx/tune.h"
 
 namespace refx::cli {
@@ -49,7 +48,7 @@ int tune(const TuneOptions& options) {
     throw Error("--shard measures only: say with --trials FILE where the trials go");
   else if (!options.output.empty())
     throw Error("--shard measures only: leave -o out, and use --merge afterwards");
-  Model model = load(options.model);
+  Model model = open_model(options.model);
   refx::TuneOptions how = settings(options, model);
   Progress progress(100);
   how.measure.progress = progress.callback();
@@ -58,7 +57,7 @@ int tune(const TuneOptions& options) {
   if (result.decided) write(model, options.output);
   // Of processes that work together, the one that decides reports.
   if (result.decided || !options.shard.empty())
-    fmt::print("{}", options.json ? to_json(result) : to_text(result));
+    options.json ? say_exactly(to_json(result)) : say_lines(to_text(result));
   return kDone;
 }
 

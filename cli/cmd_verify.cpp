@@ -8,22 +8,21 @@
 #include "files.h"
 #include "output.h"
 #include "progress.h"
-#include "refx/pt2.h"
 #include "refx/verify.h"
 
 namespace refx::cli {
 
 int verify(const VerifyOptions& options) {
-  const Model model = load(options.model);
+  const Model model = open_model(options.model);
   std::optional<Model> against;
   refx::VerifyOptions how = options.how;
-  if (!options.against.empty()) how.against = &against.emplace(load(options.against));
+  if (!options.against.empty()) how.against = &against.emplace(open_model(options.against));
   take_inputs(how.measure, model, options.inputs);
   Progress progress(0);
   how.measure.progress = progress.callback();
   const Verification result = refx::verify(model, how);
   progress.clear();
-  fmt::print("{}", options.json ? to_json(result) : to_text(result));
+  options.json ? say_exactly(to_json(result)) : say_lines(to_text(result));
   return result.passed() ? kDone : kNo;
 }
 

@@ -352,7 +352,7 @@ void CommandLine::define_others() {
                   "  refx completion zsh > ~/.zfunc/_refx\n"
                   "  refx completion fish > ~/.config/fish/completions/refx.fish",
                   [this] {
-                    fmt::print("{}", completion_script(shell, commands()));
+                    say_exactly(completion_script(shell, commands()));
                     return int{kDone};
                   });
   sub->add_option("SHELL", shell, "bash, zsh or fish")->option_text(" ")->required();

@@ -3,13 +3,31 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
+#include <vector>
 
 #include "output.h"
 #include "refx/error.h"
-#include "refx/pt2.h"
 #include "util/shell_word.h"
 
 namespace refx::cli {
+
+namespace {
+
+std::vector<std::weak_ptr<const Source>> sources;
+
+}  // namespace
+
+Model open_model(const std::string& path, const LoadOptions& options) {
+  Model model = load(path, options);
+  sources.push_back(model.source());
+  return model;
+}
+
+void require_unchanged_files() {
+  for (const auto& known : sources)
+    if (const auto source = known.lock()) require_unchanged(*source);
+}
 
 void require_output(const char* command, const std::string& model, const std::string& output) {
   if (output.empty())

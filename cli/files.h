@@ -4,8 +4,14 @@
 
 #include "refx/measure.h"
 #include "refx/model.h"
+#include "refx/pt2.h"
 
 namespace refx::cli {
+
+// Loads a model, and remembers its file for:
+Model open_model(const std::string& path, const LoadOptions& options = {});
+// Throws Error if one of the files was written into since.
+void require_unchanged_files();
 
 // Throws Error that shows the flag if a command that writes was not told where.
 void require_output(const char* command, const std::string& model, const std::string& output);

@@ -9,6 +9,10 @@ namespace refx::cli {
 void catch_interrupt();
 bool interrupted();
 
+// A file that is cut off while it is mapped gives a signal instead of bytes. Then the program ends
+// with a message; a file that it was writing has no name yet.
+void catch_cut_off();
+
 struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };

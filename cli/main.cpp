@@ -11,11 +11,15 @@
 #include "hints.h"
 #include "interrupt.h"
 #include "refx/error.h"
+#include "util/first_line.h"
+#include "util/printable.h"
 
 int main(int argc, char** argv) {
   using namespace refx::cli;
+  using refx::printable;
   // `refx log model.pt2 | head -1` ends quietly, even if whoever started us ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
+  catch_cut_off();
   try {
     const int code = run_command_line(argc, argv);
     if (std::fflush(stdout) != 0) throw refx::Error("cannot write the output");
@@ -25,16 +29,19 @@ int main(int argc, char** argv) {
     return kInterrupted;
   } catch (const refx::InternalError& error) {
     fmt::print(stderr, "refx: internal error: {}\nThis is a bug in refx; please report it.\n",
-               error.what());
+               printable(error.what()));
     return kBug;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "refx: out of memory\n");
     return kUsage;
   } catch (const refx::HintedError& error) {
-    fmt::print(stderr, "refx: {}\n", error.said(in_flags));
+    fmt::print(stderr, "refx: {}\n", printable(error.said(in_flags)));
+    return kUsage;
+  } catch (const refx::Error& error) {
+    fmt::print(stderr, "refx: {}\n", printable(error.what()));
     return kUsage;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "refx: {}\n", error.what());
+    fmt::print(stderr, "refx: {}\n", printable(refx::first_line(error.what())));
     return kUsage;
   }
 }

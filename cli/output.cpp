@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cwchar>
 
+#include "files.h"
+
 namespace refx::cli {
 
 namespace {
@@ -24,15 +26,15 @@ bool with_colour() {
 
 }  // namespace
 
-std::string heading(std::string_view text) {
-  return with_colour() ? fmt::format("\033[1m{}\033[0m", text) : std::string(text);
+Shown heading(std::string_view text) {
+  return {with_colour() ? fmt::format("\033[1m{}\033[0m", printable(text)) : printable(text)};
 }
 
-std::string coloured_line(std::string_view line) {
+Shown coloured_line(std::string_view line) {
   const char first = line.empty() ? ' ' : line[0];
   const int colour = first == '+' ? 32 : first == '-' ? 31 : first == '@' ? 36 : 0;
-  if (colour == 0 || !with_colour()) return std::string(line);
-  return fmt::format("\033[{}m{}\033[0m", colour, line);
+  if (colour == 0 || !with_colour()) return {printable(line)};
+  return {fmt::format("\033[{}m{}\033[0m", colour, printable(line))};
 }
 
 std::string count(std::size_t n, std::string_view noun) {
@@ -71,8 +73,20 @@ std::size_t display_width(std::string_view text) {
 void set_quiet(bool on) { quiet = on; }
 bool is_quiet() { return quiet; }
 
+void say_exactly(std::string_view text) {
+  require_unchanged_files();
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+void say_lines(std::string_view text) { say_exactly(printable_lines(text)); }
+
 void note(std::string_view message) {
-  if (!quiet) fmt::print(stderr, "{}\n", message);
+  require_unchanged_files();
+  if (!quiet) fmt::print(stderr, "{}\n", printable(message));
+}
+
+void Table::row(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = printable(cell);
+  rows_.push_back(std::move(cells));
 }
 
 void Table::head(std::vector<std::string> cells) {
@@ -80,7 +94,7 @@ void Table::head(std::vector<std::string> cells) {
   has_head_ = true;
 }
 
-std::string Table::text(std::size_t indent) const {
+Shown Table::text(std::size_t indent) const {
   std::vector<std::size_t> widths(columns_.size());
   for (const auto& row : rows_)
     for (std::size_t i = 0; i < row.size(); ++i)
@@ -96,9 +110,9 @@ std::string Table::text(std::size_t indent) const {
       line += columns_[i] == right ? blank + cell : cell + blank;
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    out += (r == 0 && has_head_ ? heading(line) : line) + '\n';
+    out += (r == 0 && has_head_ ? heading(line).text : line) + '\n';
   }
-  return out;
+  return {std::move(out)};
 }
 
 }  // namespace refx::cli

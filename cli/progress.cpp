@@ -8,6 +8,7 @@
 
 #include "interrupt.h"
 #include "output.h"
+#include "util/printable.h"
 
 namespace refx::cli {
 
@@ -55,7 +56,7 @@ void Progress::show(std::size_t done, std::string_view what) {
   if (parts_ > 0)
     line += parts_ % 100 ? fmt::format("{}/{} ", std::min(done + 1, parts_), parts_)
                          : fmt::format("{}% ", 100 * done / parts_);
-  line += what;
+  line += printable(what);
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "refx/diff.h"
+#include "util/printable.h"
 
 namespace refx {
 
@@ -46,11 +47,11 @@ std::string remark(const Line& line) {
 void body(std::string& out, const Line& line) {
   const std::string note = remark(line);
   if (line.before == line.after) {
-    out += "~ " + line.after + note + '\n';
+    out += "~ " + printable(line.after) + note + '\n';
     return;
   }
-  if (!line.before.empty()) out += "- " + line.before + '\n';
-  if (!line.after.empty()) out += "+ " + line.after + note + '\n';
+  if (!line.before.empty()) out += "- " + printable(line.before) + '\n';
+  if (!line.after.empty()) out += "+ " + printable(line.after) + note + '\n';
 }
 
 void section(std::string& out, const char* what, const std::vector<Line>& lines) {
@@ -58,7 +59,8 @@ void section(std::string& out, const char* what, const std::vector<Line>& lines)
   head(out, what, lines);
   const std::string* path = nullptr;
   for (const Line& line : lines) {
-    if (!line.path.empty() && (!path || *path != line.path)) out += "@@ " + line.path + " @@\n";
+    if (!line.path.empty() && (!path || *path != line.path))
+      out += "@@ " + printable(line.path) + " @@\n";
     if (line.path.empty() && path && !path->empty()) out += "@@ @@\n";
     path = &line.path;
     body(out, line);

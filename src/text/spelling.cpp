@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "util/utf8.h"
+
 namespace refx {
 
 namespace {
@@ -15,19 +17,6 @@ constexpr std::array<std::string_view, 10> kReserved = {
     "None", "True", "False", "inf", "nan", "sym", "raw", "slice", "device", "complex"};
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-// The length of the UTF-8 sequence of a non-ASCII character at the front; 0 if it is not valid.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool overlong = (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
-  const bool surrogate = byte(0) == 0xed && byte(1) >= 0xa0;
-  const bool beyond = byte(0) == 0xf4 && byte(1) >= 0x90;
-  return overlong || surrogate || beyond ? 0 : length;
-}
 
 void append_byte(std::string& out, unsigned char byte) {
   constexpr char kHex[] = "0123456789abcdef";
@@ -123,11 +112,11 @@ void append_string(std::string& out, std::string_view text) {
     std::size_t length = 1;
     if (static_cast<signed char>(text[0]) >= 0) {
       append_ascii(out, text[0]);
-    } else if (length = utf8_length(text); length > 0) {
-      out += text.substr(0, length);
+    } else if (const std::size_t n = utf8_length(text); n > 0 && !starts_with_control(text)) {
+      out += text.substr(0, n);
+      length = n;
     } else {
       append_byte(out, static_cast<unsigned char>(text[0]));
-      length = 1;
     }
     text.remove_prefix(length);
   }

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "util/printable.h"
+
 namespace refx {
 
-std::string columns(const std::vector<Row>& rows) {
+std::string columns(std::vector<Row> rows) {
   std::vector<std::size_t> widths;
+  for (Row& row : rows)
+    for (std::string& cell : row) cell = printable(cell);
   for (const Row& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());

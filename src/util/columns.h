@@ -9,7 +9,8 @@ namespace refx {
 
 using Row = std::vector<std::string>;
 
-// A line for each row, indented; columns as wide as what is in them, the last one not padded.
-std::string columns(const std::vector<Row>& rows);
+// A line for each row, indented; columns as wide as what is in them, the last one not padded. What
+// is in them is shown as printable() has it.
+std::string columns(std::vector<Row> rows);
 
 }  // namespace refx

@@ -4,36 +4,15 @@
 
 #include <cmath>
 
+#include "util/utf8.h"
+
 namespace refx {
-
-namespace {
-
-// The length of the UTF-8 sequence at the beginning of the text; 0 if it is not one.
-std::size_t sequence(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  const std::size_t n = first < 0x80   ? 1
-                        : first < 0xc2 ? 0
-                        : first < 0xe0 ? 2
-                        : first < 0xf0 ? 3
-                        : first < 0xf5 ? 4
-                                       : 0;
-  if (n == 0 || n > text.size()) return 0;
-  for (std::size_t i = 1; i < n; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool overlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool surrogate = first == 0xed && byte(1) >= 0xa0;
-  const bool too_large = first == 0xf4 && byte(1) >= 0x90;
-  return overlong || surrogate || too_large ? 0 : n;
-}
-
-}  // namespace
 
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const char c = text[0];
-    const std::size_t n = sequence(text);
+    const std::size_t n = utf8_length(text);
     if (n == 0)
       out += "\\ufffd";
     else if (c == '"' || c == '\\')
@@ -44,8 +23,8 @@ std::string json_string(std::string_view text) {
       out += "\\r";
     else if (c == '\t')
       out += "\\t";
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else if (starts_with_control(text))
+      out += fmt::format("\\u{:04x}", std::uint32_t{code_point(text.substr(0, n))});
     else
       out += text.substr(0, n);
     text.remove_prefix(n == 0 ? 1 : n);

@@ -7,7 +7,8 @@
 
 namespace refx {
 
-// A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD.
+// A JSON string with its quotes, safe to show on a terminal. Bytes that are not UTF-8 become
+// U+FFFD.
 std::string json_string(std::string_view text);
 
 // Writes one JSON value, for programs to read and for people to look at: a container opened with

@@ -5,6 +5,7 @@
 #include "refx/bench.h"
 #include "util/columns.h"
 #include "util/json_writer.h"
+#include "util/printable.h"
 
 namespace refx {
 
@@ -50,9 +51,9 @@ std::string to_text(const Benchmark& b, Phrase words) {
   text += fmt::format("{}: {}, 99% confidence, {} rounds\n", to_string(c.speed), ratio(c),
                       c.rounds.size());
   if (!b.steps.empty()) text += "\n" + steps_of(b.steps);
-  text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", b.inputs, b.device,
-                      b.threads, b.threads == 1 ? "" : "s", b.machine);
-  for (const std::string& note : b.told(words)) text += fmt::format("note: {}\n", note);
+  text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", printable(b.inputs),
+                      b.device, b.threads, b.threads == 1 ? "" : "s", b.machine);
+  for (const std::string& note : b.told(words)) text += fmt::format("note: {}\n", printable(note));
   return text;
 }
 

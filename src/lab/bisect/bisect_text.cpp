@@ -4,6 +4,7 @@
 #include "refx/bisect.h"
 #include "util/columns.h"
 #include "util/json_writer.h"
+#include "util/printable.h"
 
 namespace refx {
 
@@ -55,7 +56,7 @@ std::string to_text(const Bisection& b, const Model& model, const std::string& r
   if (b.remembered) text += fmt::format(", {} remembered", b.remembered);
   text += b.repaired ? "; the check passes after\n"
                      : "; this would be the repair, but the check skipped it:\n";
-  return text + fmt::format("  {}\n", repair_of(b, repair));
+  return text + fmt::format("  {}\n", printable(repair_of(b, repair)));
 }
 
 std::string to_json(const Bisection& b, const Model& model, const std::string& repair) {

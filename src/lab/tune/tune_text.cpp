@@ -6,13 +6,15 @@
 #include "lab/bench/contest_json.h"
 #include "refx/tune.h"
 #include "util/columns.h"
+#include "util/printable.h"
 
 namespace refx {
 
 namespace {
 
 std::string class_of(const SiteClass& c) {
-  std::string text = fmt::format("{}\n", fmt::join(c.sites, "\n"));
+  std::string text;
+  for (const std::string& site : c.sites) text += printable(site) + "\n";
   std::vector<Row> rows;
   for (std::size_t i = 0; i < c.trials.size(); ++i) {
     const Trial& t = c.trials[i];
@@ -21,7 +23,7 @@ std::string class_of(const SiteClass& c) {
                     fmt::format("{:.3f}x ({:.3f} .. {:.3f})", t.ratio, t.low, t.high),
                     to_string(t.speed), t.remembered ? "known" : ""});
   }
-  return text + columns(rows) + fmt::format("  {}\n", c.why);
+  return text + columns(rows) + fmt::format("  {}\n", printable(c.why));
 }
 
 }  // namespace
@@ -44,9 +46,9 @@ std::string to_text(const Tuning& t) {
     text += "the model has its best form already\n";
   else
     text += "nothing pays: the model stays as it was\n";
-  text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", t.inputs, t.device,
-                      t.threads, t.threads == 1 ? "" : "s", t.machine);
-  for (const std::string& note : t.notes) text += fmt::format("note: {}\n", note);
+  text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", printable(t.inputs),
+                      t.device, t.threads, t.threads == 1 ? "" : "s", t.machine);
+  for (const std::string& note : t.notes) text += fmt::format("note: {}\n", printable(note));
   return text;
 }
 

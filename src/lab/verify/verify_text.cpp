@@ -3,6 +3,7 @@
 
 #include "refx/verify.h"
 #include "util/columns.h"
+#include "util/printable.h"
 
 namespace refx {
 
@@ -43,7 +44,7 @@ std::string outputs_of(const SetCheck& set) {
   std::vector<Row> rows = {{"output", "type", "in fp64", "allowed", "original", "now", "allowed",
                             "L2", "beyond", "verdict"}};
   for (const OutputCheck& check : set.outputs) rows.push_back(row_of(check));
-  return fmt::format("inputs: {}\n{}", set.origin, columns(rows));
+  return fmt::format("inputs: {}\n{}", printable(set.origin), columns(rows));
 }
 
 std::string steps_of(const std::vector<StepCheck>& steps) {
@@ -80,18 +81,18 @@ std::string to_text(const Verification& v) {
       "L2: of the whole output now; beyond: the share of elements beyond what is allowed\n",
       v.threads, v.threads == 1 ? "" : "s",
       v.in_fp64 && !v.random ? "the original in fp64" : "the original as it runs");
-  if (!v.in_fp64) text += fmt::format("no fp64 run: {}\n", v.why_not);
+  if (!v.in_fp64) text += fmt::format("no fp64 run: {}\n", printable(v.why_not));
   if (v.random)
     text += fmt::format("the outputs are random: every run started from seed {}\n", v.seed);
   for (const SetCheck& set : v.sets) text += "\n" + outputs_of(set);
   if (!v.steps.empty()) text += "\n" + steps_of(v.steps);
   if (!v.power.empty()) text += "\n" + power_of(v.power);
-  for (const std::string& warning : v.warnings) text += "\nwarning: " + warning + "\n";
-  for (const std::string& note : v.notes) text += "\nnote: " + note + "\n";
+  for (const std::string& warning : v.warnings) text += "\nwarning: " + printable(warning) + "\n";
+  for (const std::string& note : v.notes) text += "\nnote: " + printable(note) + "\n";
   const std::string reason = v.reason();
   return text + fmt::format("\n{}{}{}\n",
                             v.answer() == Answer::fail ? "FAIL" : to_string(v.answer()),
-                            reason.empty() ? "" : ": ", reason);
+                            reason.empty() ? "" : ": ", printable(reason));
 }
 
 }  // namespace refx
