@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import os
 import tempfile
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -26,7 +27,10 @@ class Site:
 
     def __str__(self) -> str:
         why = f": refused, {self.refused}" if self.refused else ""
-        return f"{self.transformation}  {self.name}{why}"
+        return _core.printable(f"{self.transformation}  {self.name}{why}")
+
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class _Text(str):
@@ -42,6 +46,20 @@ def _name(transformation: Any) -> str:
     if not isinstance(name, str):
         raise _core.Error(f"{transformation!r} is not a transformation of the library")
     return name
+
+
+def _of_its_file(method: _Method) -> _Method:
+    """What the method returns comes from the files of the models, so they must still be what they were."""
+
+    @functools.wraps(method)
+    def checked(self: Model, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
+        for model in (self, *args, *kwargs.values()):
+            if isinstance(model, Model):
+                model._core.require_unchanged()
+        return result
+
+    return cast(_Method, checked)
 
 
 def _core_of(model: Model | None) -> Any:
@@ -77,6 +95,7 @@ class Model:
         """The text form of the graph, its tensors and modules."""
         return _Text(self._core.text())
 
+    @_of_its_file
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers by name. The tensors are the model's own."""
         return {name: tensor for name, tensor, kind, persistent in self._core.state()
@@ -135,12 +154,14 @@ class Model:
         """Another model, with a history of its own and the same tensors."""
         return Model(self._core.copy(), self._folder)
 
+    @_of_its_file
     def diff(self, other: Model | None = None) -> str:
         """What differs from another model, or from this one's original to it; empty: nothing."""
         if other is None:
             return _Text(self.original()._core.diff(self._core))
         return _Text(self._core.diff(other._core))
 
+    @_of_its_file
     def verify(self, against: Model | None = None, *, inputs: Any = None, per_step: bool = False,
                power: bool = False, tolerance: float = 0, batch: int = 0, threads: int | None = None,
                seed: int = 0, progress: Progress | None = None) -> Verification:
@@ -156,6 +177,7 @@ class Model:
             _core_of(against), inputs=inputs, per_step=per_step, power=power, tolerance=tolerance,
             batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
+    @_of_its_file
     def bench(self, against: Model | None = None, *, inputs: Any = None, batch: int = 0,
               threads: int | None = None, device: str = "", cuda_graph: bool = False,
               per_step: bool = False, rounds: int = 10, seconds: float = 3, seed: int = 0,
@@ -170,6 +192,7 @@ class Model:
             cuda_graph=cuda_graph, per_step=per_step, rounds=rounds, seconds=seconds, seed=seed,
             progress=callback(progress)))
 
+    @_of_its_file
     def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0,
              threads: int | None = None, device: str = "", seconds: float = 3, seed: int = 0,
              record: str | os.PathLike[str] = "",
@@ -185,6 +208,7 @@ class Model:
             device=device, seconds=seconds, seed=seed, record=os.fspath(record),
             known=[os.fspath(path) for path in known], progress=callback(progress)))
 
+    @_of_its_file
     def bisect(self, check: Callable[[Model], bool | None] | float | str, *, inputs: Any = None,
                seed: int = 0, journal: str | os.PathLike[str] = "",
                progress: Progress | None = None) -> Bisection:
@@ -217,11 +241,12 @@ class Model:
         page = Report(self._core.report(
             title=title, verify=verify, bench=bench, per_step=per_step, inputs=inputs, threads=threads,
             seconds=seconds, seed=seed, progress=callback(progress)))
+        self._core.require_unchanged()
         if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(page)
+            self._core.write_report(os.fspath(path), page)
         return page
 
+    @_of_its_file
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model, without autograd, on what the exported module took."""
         return self._core.run(args, kwargs)

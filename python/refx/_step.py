@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from . import _core
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -18,4 +20,4 @@ class Step:
     signature: str = dataclasses.field(repr=False)  # the transformation with its parameters
 
     def __str__(self) -> str:
-        return f"{self.id}  {self.transformation}  {self.site}"
+        return _core.printable(f"{self.id}  {self.transformation}  {self.site}")

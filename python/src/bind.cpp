@@ -5,6 +5,7 @@
 #include "hints.h"
 #include "refx/registry.h"
 #include "refx/target.h"
+#include "util/printable.h"
 
 namespace refx::python {
 namespace {
@@ -19,11 +20,11 @@ void bind_errors(py::module_& m) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const HintedError& e) {
-      PyErr_SetString(error.ptr(), e.said(in_arguments).c_str());
+      PyErr_SetString(error.ptr(), printable(e.said(in_arguments)).c_str());
     } catch (const Error& e) {
-      PyErr_SetString(error.ptr(), e.what());
+      PyErr_SetString(error.ptr(), printable(e.what()).c_str());
     } catch (const InternalError& e) {
-      PyErr_SetString(internal.ptr(), e.what());
+      PyErr_SetString(internal.ptr(), printable(e.what()).c_str());
     }
   });
 }
@@ -35,6 +36,9 @@ PYBIND11_MODULE(_core, m) {
   using namespace refx::python;
   m.attr("__version__") = REFX_VERSION;
   bind_errors(m);
+  m.def(
+      "printable", [](const std::string& name) { return refx::printable(name); }, py::arg("name"),
+      "A name as it is shown to a person, its control characters as escapes.");
   m.def(
       "transformations",
       [] {

@@ -189,7 +189,8 @@ void bind_lab(py::class_<Model>& model) {
       .def("bisect_within", &bisect_within, py::arg("tolerance"), py::arg("journal"))
       .def("bisect_by_command", &bisect_by_command, py::arg("command"), py::arg("journal"),
            py::arg("progress"))
-      .def("report", &page);
+      .def("report", &page)
+      .def_static("write_report", &write_report, py::arg("path"), py::arg("html"));
 }
 
 }  // namespace refx::python

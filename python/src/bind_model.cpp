@@ -105,6 +105,10 @@ void bind_model(py::module_& m) {
             save(self, path);
           },
           py::arg("path"))
+      .def("require_unchanged",
+           [](const Model& self) {
+             if (self.source()) require_unchanged(*self.source());
+           })
       .def("text", [](const Model& self) { return print(self); })
       .def("counts",
            [](const Model& self) {
