@@ -2,7 +2,7 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'operator_parts', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'operator_parts', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
@@ -99,6 +99,9 @@ class Model:
     """
     An exported program in the library.
     """
+    @staticmethod
+    def write_report(path: str, html: str) -> None:
+        ...
     def apply(self, transformation: str, only: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[int]:
         ...
     def bench(self, against: Model, **kwargs: typing.Any) -> tuple[str, str]:
@@ -125,6 +128,8 @@ class Model:
         ...
     def report(self, **kwargs: typing.Any) -> str:
         ...
+    def require_unchanged(self) -> None:
+        ...
     def reverse(self, what: str | None, dependents: str, discard_changes: bool) -> None:
         ...
     def run(self, args: typing.Any, kwargs: typing.Any) -> typing.Any:
@@ -150,6 +155,10 @@ def load(path: str, history: bool) -> Model:
 def operator_parts(target: str) -> tuple[str, str, str] | None:
     """
     Namespace, name and overload of an operator of the dispatcher; or None.
+    """
+def printable(name: str) -> str:
+    """
+    A name as it is shown to a person, its control characters as escapes.
     """
 def transformations() -> list[tuple[str, str]]:
     """
