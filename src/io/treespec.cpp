@@ -5,6 +5,7 @@
 
 #include "refx/error.h"
 #include "util/limits.h"
+#include "util/strict_json.h"
 
 namespace refx {
 
@@ -89,7 +90,12 @@ TreeSpec read(const dom::element& element, int depth) {
 TreeSpec parse_treespec(std::string_view json) {
   dom::parser parser;
   dom::element root, version, spec;
-  if (parser.parse(std::string(json)).get(root) != simdjson::SUCCESS) malformed("it is not JSON");
+  const simdjson::padded_string padded(json);
+  try {
+    root = parse_strict(parser, padded);
+  } catch (const Error& error) {
+    malformed(error.what());
+  }
   if (!root.is_array() || root.at(0).get(version) != simdjson::SUCCESS ||
       root.at(1).get(spec) != simdjson::SUCCESS)
     malformed("it is not [version, spec]");

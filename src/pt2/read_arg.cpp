@@ -137,9 +137,8 @@ class Reader {
 
   Arg device(ondemand::object object) {
     std::string name(object["type"].get_string().value());
-    ondemand::value index;
-    if (!object["index"].get(index) && !index.is_null())
-      name += fmt::format(":{}", index.get_int64().value());
+    if (auto index = find_field(object, "index"); index && !index->is_null())
+      name += fmt::format(":{}", index->get_int64().value());
     try {
       return c10::Device(name);
     } catch (const std::exception&) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "refx/error.h"
+#include "util/strict_json.h"
 
 namespace refx {
 
@@ -20,8 +21,15 @@ std::string Trail::text() const {
 }
 
 JsonDocument::JsonDocument(std::string file, std::string_view record, std::string_view text)
-    : file_(std::move(file)), record_(record), text_(text) {
-  while (!text_.empty() && (text_.back() == ' ' || text_.back() == '\n')) text_.remove_suffix(1);
+    : file_(std::move(file)), record_(record), text_(text) {}
+
+void JsonDocument::check() const {
+  try {
+    simdjson::dom::parser parser;
+    parse_strict(parser, text_);
+  } catch (const Error& error) {
+    fail(error.what());
+  }
 }
 
 void JsonDocument::fail(const std::string& what) const {
@@ -31,10 +39,22 @@ void JsonDocument::fail(const std::string& what) const {
                   file_, record_, where.empty() ? "" : ", ", where, what));
 }
 
+std::optional<ondemand::value> find_field(ondemand::object& object, std::string_view key) {
+  ondemand::value value;
+  const auto error = object[key].get(value);
+  if (error == simdjson::NO_SUCH_FIELD) return std::nullopt;
+  if (error) throw simdjson::simdjson_error(error);
+  return value;
+}
+
 std::string string_in(ondemand::value value) { return std::string(value.get_string().value()); }
 
 double double_in(ondemand::value value) {
-  if (value.type() != ondemand::json_type::string) return value.get_double();
+  if (value.type() != ondemand::json_type::string) {
+    // As Python does it, for which -0 is an integer and has no sign.
+    if (value.is_integer()) return static_cast<double>(value.get_int64().value());
+    return value.get_double();
+  }
   const std::string_view text = value.get_string();
   if (text == "Infinity") return std::numeric_limits<double>::infinity();
   if (text == "-Infinity") return -std::numeric_limits<double>::infinity();

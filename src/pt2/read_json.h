@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,20 +51,20 @@ std::string_view slice(T& container) {
   return text;
 }
 
-// Parses a document and reads it with `read(document)`; every failure becomes an Error that names
-// the file, the record and the place. At least 64 bytes after the text can be read.
+// Reads a document with `read(root)`, after the whole of it was found to be strict JSON (see
+// parse_strict); every failure becomes an Error that names the file, the record and the place. At
+// least 64 bytes after the text can be read.
 class JsonDocument {
  public:
   JsonDocument(std::string file, std::string_view record, std::string_view text);
 
   template <class F>
   void read(F&& f) {
+    check();
     try {
       auto document = parser_.iterate(simdjson::padded_string_view(
           text_.data(), text_.size(), text_.size() + simdjson::SIMDJSON_PADDING));
       ondemand::object root = document.get_object();
-      if (slice(root).size() != text_.size())
-        fail("there is something after the end of the document");
       f(root);
     } catch (const simdjson::simdjson_error& error) {
       fail(error.what());
@@ -74,10 +75,15 @@ class JsonDocument {
   Trail trail;
 
  private:
+  void check() const;
+
   std::string file_, record_;
   std::string_view text_;
   ondemand::parser parser_;
 };
+
+// The value of that key, or nothing if the object has none. Any other failure is a simdjson_error.
+std::optional<ondemand::value> find_field(ondemand::object& object, std::string_view key);
 
 std::string string_in(ondemand::value value);
 double double_in(ondemand::value value);  // also "Infinity", "-Infinity", "NaN"

@@ -53,20 +53,26 @@ class ProgramReader {
 
   void ranges(ondemand::object& root) {
     const Trail::Step step(document_.trail, "range_constraints");
-    ondemand::value stored;
-    if (root["range_constraints"].get(stored)) return;
-    for (auto field : stored.get_object()) {
+    auto stored = find_field(root, "range_constraints");
+    if (!stored) return;
+    for (auto field : stored->get_object()) {
       std::string symbol(field.unescaped_key().value());
       Source::Range range;
       for (auto bound : field.value().get_object()) {
         const std::string_view key = bound.unescaped_key();
         ondemand::value value = bound.value();
-        std::int64_t number = 0;
-        if (value.get_int64().get(number)) continue;  // null, or an infinity
-        (key == "min_val" ? range.min : range.max) = number;
+        if (key == "min_val")
+          range.min = bound_in(value);
+        else if (key == "max_val")
+          range.max = bound_in(value);
       }
       source_.symbol_ranges.emplace(std::move(symbol), range);
     }
+  }
+
+  static std::optional<std::int64_t> bound_in(ondemand::value value) {
+    if (value.is_null() || value.type() == ondemand::json_type::string) return {};  // an infinity
+    return value.get_int64().value();
   }
 
   // ---- what the inputs and outputs are ----------------------------------------------------------
@@ -163,9 +169,9 @@ class ProgramReader {
     for (const char* kind : {"sym_int", "sym_float", "sym_bool"}) {
       const std::string key = fmt::format("{}_values", kind);
       const Trail::Step in(document_.trail, kind);
-      ondemand::value stored;
-      if (graph[key].get(stored)) continue;
-      for (auto field : stored.get_object()) {
+      auto stored = find_field(graph, key);
+      if (!stored) continue;
+      for (auto field : stored->get_object()) {
         std::string name(field.unescaped_key().value());
         if (kind == std::string_view("sym_int")) remember_expression(field.value());
         if (values_.count(name) || !source_.symbolic.emplace(name, kind).second)
@@ -177,9 +183,8 @@ class ProgramReader {
 
   void remember_expression(ondemand::value value) {
     ondemand::object object = value.get_object();
-    ondemand::value expr;
-    if (!object["as_expr"].get(expr))
-      source_.symbols.readable(std::string(expr.get_object()["expr_str"].get_string().value()));
+    if (auto expr = find_field(object, "as_expr"))
+      source_.symbols.readable(std::string(expr->get_object()["expr_str"].get_string().value()));
   }
 
   // ---- the graph --------------------------------------------------------------------------------
@@ -350,30 +355,32 @@ class ProgramReader {
         if (kind == "as_tensor") {
           output.name = value_name(value.get_object()["name"].get_string().value());
         } else if (kind == "as_sym_int" || kind == "as_sym_float" || kind == "as_sym_bool") {
-          ondemand::value name;
-          if (!value.get_object()["as_name"].get(name)) output.name = string_in(name);
+          output.name = name_in(value, "as_name");
         } else if (kind == "as_tensors" || kind == "as_sym_ints" || kind == "as_sym_floats" ||
                    kind == "as_sym_bools") {
           output.is_list = true;
           const char* key = kind == "as_tensors" ? "name" : "as_name";
-          for (ondemand::value element : value.get_array()) {
-            ondemand::value name;
-            Output& inner = output.items.emplace_back();
-            if (!element.get_object()[key].get(name)) inner.name = string_in(name);
-          }
+          for (ondemand::value element : value.get_array())
+            output.items.emplace_back().name = name_in(element, key);
         } else if (kind == "as_optional_tensors") {
           output.is_list = true;
           for (ondemand::value element : value.get_array()) {
-            ondemand::value tensor;
             Output& inner = output.items.emplace_back();
-            if (!element.get_object()["as_tensor"].get(tensor))
-              inner.name = std::string(tensor.get_object()["name"].get_string().value());
+            ondemand::object object = element.get_object();
+            if (auto tensor = find_field(object, "as_tensor"))
+              inner.name = std::string(tensor->get_object()["name"].get_string().value());
           }
         }
       }
       out.push_back(std::move(output));
     }
     return out;
+  }
+
+  static std::string name_in(ondemand::value value, std::string_view key) {
+    ondemand::object object = value.get_object();
+    auto name = find_field(object, key);
+    return name ? string_in(*name) : "";
   }
 
   std::string value_name(std::string_view name) {
@@ -427,15 +434,14 @@ class ProgramReader {
     List kept;
     std::vector<std::string> kept_modules;
     std::size_t position = 0;
-    ondemand::value stored;
-    if (!module["module_call_graph"].get(stored))
-      for (ondemand::value item : stored.get_array()) {
+    if (auto stored = find_field(module, "module_call_graph"))
+      for (ondemand::value item : stored->get_array()) {
         const Trail::Step at(document_.trail, position++);
         ondemand::object entry = item.get_object();
         const std::string name(entry["fqn"].get_string().value());
-        ondemand::value value;
-        if (entry["signature"].get(value) || value.is_null()) continue;
-        ondemand::object signature = value.get_object();
+        auto value = find_field(entry, "signature");
+        if (!value || value->is_null()) continue;
+        ondemand::object signature = value->get_object();
         if (name.empty()) {
           source_.in_spec = std::string(signature["in_spec"].get_string().value());
           source_.out_spec = std::string(signature["out_spec"].get_string().value());

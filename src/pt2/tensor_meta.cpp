@@ -25,10 +25,9 @@ Dim read_dim(JsonDocument& document, ondemand::object object, Symbols& symbols) 
       ondemand::object expr = value.get_object();
       std::string text = symbols.readable(std::string(expr["expr_str"].get_string().value()));
       std::int64_t hint = -1;
-      ondemand::value stored_hint;
-      if (!expr["hint"].get(stored_hint) && !stored_hint.is_null()) {
-        ondemand::value number;
-        if (!stored_hint.get_object()["as_int"].get(number)) hint = number.get_int64();
+      if (auto stored = find_field(expr, "hint"); stored && !stored->is_null()) {
+        ondemand::object kind = stored->get_object();
+        if (auto number = find_field(kind, "as_int")) hint = number->get_int64();
       }
       dim = Dim(std::move(text), hint);
     } else {
@@ -88,9 +87,8 @@ TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Sym
     } else if (key == "device") {
       ondemand::object device = value.get_object();
       std::string name(device["type"].get_string().value());
-      ondemand::value index;
-      if (!device["index"].get(index) && !index.is_null())
-        name += fmt::format(":{}", index.get_int64().value());
+      if (auto index = find_field(device, "index"); index && !index->is_null())
+        name += fmt::format(":{}", index->get_int64().value());
       try {
         meta.type.device = c10::Device(name);
       } catch (const std::exception&) {
