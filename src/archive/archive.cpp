@@ -4,11 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 #include <unordered_map>
 
@@ -26,13 +28,22 @@ namespace {
 constexpr std::uint64_t kReadableAfterData = 64;
 constexpr std::size_t kCopies = 2;
 
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// By name, without regard to case: that is how PyTorch looks for a record.
+bool before(std::string_view a, std::string_view b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return static_cast<unsigned char>(lower(x)) < static_cast<unsigned char>(lower(y));
+  });
+}
+
 }  // namespace
 
 struct Archive::Impl {
   int descriptor = -1;
   struct stat opened;  // the file then
   std::unique_ptr<Mapping> file;
-  std::unordered_map<std::string_view, std::size_t> index;  // names are those of records_
+  std::vector<std::size_t> by_name;  // records in the order of `before`
   std::unique_ptr<std::atomic<bool>[]> checked;
 
   std::mutex mutex;  // for what follows
@@ -106,7 +117,6 @@ std::shared_ptr<const Archive> Archive::open(const std::string& path) {
                             path, first));
   archive->root_ = folder.substr(0, folder.size() - 1);
   archive->records_.reserve(entries.size());
-  impl.index.reserve(entries.size());
   impl.checked = std::make_unique<std::atomic<bool>[]>(entries.size());
   for (const DirectoryEntry& entry : entries) {
     if (!entry.name.starts_with(folder))
@@ -117,17 +127,37 @@ std::shared_ptr<const Archive> Archive::open(const std::string& path) {
     REFX_CHECK(size - entry.data - entry.size >= kReadableAfterData, "a directory this short");
     archive->records_.push_back(
         {std::string(entry.name.substr(folder.size())), entry.data, entry.size, entry.crc});
-    const Record& record = archive->records_.back();
-    if (!impl.index.emplace(record.name, archive->records_.size() - 1).second)
-      throw Error(fmt::format("{}: record '{}' is there twice; get a fresh copy of the file", path,
-                              record.name));
   }
+  archive->index_names();
   return archive;
 }
 
+void Archive::index_names() {
+  auto& index = impl_->by_name;
+  index.resize(records_.size());
+  std::iota(index.begin(), index.end(), std::size_t{0});
+  std::sort(index.begin(), index.end(), [&](std::size_t a, std::size_t b) {
+    return before(records_[a].name, records_[b].name);
+  });
+  for (std::size_t i = 1; i < index.size(); ++i) {
+    const std::string &a = records_[index[i - 1]].name, &b = records_[index[i]].name;
+    if (a == b)
+      throw Error(
+          fmt::format("{}: record '{}' is there twice; get a fresh copy of the file", path_, a));
+    if (!before(a, b))
+      throw Error(
+          fmt::format("{}: records '{}' and '{}' differ in case alone, and PyTorch takes "
+                      "one for the other; torch.export.save writes no such files",
+                      path_, std::min(a, b), std::max(a, b)));
+  }
+}
+
 const Record* Archive::find(std::string_view name) const {
-  const auto found = impl_->index.find(name);
-  return found == impl_->index.end() ? nullptr : &records_[found->second];
+  const auto& index = impl_->by_name;
+  const auto found = std::lower_bound(
+      index.begin(), index.end(), name,
+      [&](std::size_t i, std::string_view wanted) { return before(records_[i].name, wanted); });
+  return found == index.end() || records_[*found].name != name ? nullptr : &records_[*found];
 }
 
 const Record& Archive::at(std::string_view name) const {
@@ -137,10 +167,10 @@ const Record& Archive::at(std::string_view name) const {
 }
 
 std::size_t Archive::index_of(const Record& record) const {
-  const auto found = impl_->index.find(record.name);
-  REFX_CHECK(found != impl_->index.end() && records_[found->second].offset == record.offset,
+  const Record* found = find(record.name);
+  REFX_CHECK(found && found->offset == record.offset,
              fmt::format("record '{}' is not one of {}", record.name, path_));
-  return found->second;
+  return static_cast<std::size_t>(found - records_.data());
 }
 
 void Archive::check(std::size_t index, const char* bytes) const {

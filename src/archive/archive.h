@@ -62,6 +62,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   class MappedRecord;
 
   Archive();
+  void index_names();
   std::size_t index_of(const Record& record) const;
   // Compares bytes of the record, wherever they are mapped, with its CRC, unless that was done.
   void check(std::size_t index, const char* bytes) const;

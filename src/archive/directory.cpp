@@ -33,7 +33,7 @@ class DirectoryReader {
       if (!is_folder(entry)) entries.push_back(entry);
     }
     if (position != directory_.end) fail("its directory holds more than its entries");
-    check_overlaps();
+    check_layout();
     std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
       return a.data != b.data ? a.data < b.data : a.header < b.header;
     });
@@ -44,6 +44,13 @@ class DirectoryReader {
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(
         fmt::format("{}: damaged zip archive ({}); get a fresh copy of the file", path_, what));
+  }
+
+  [[noreturn]] void fail_ambiguous(const char* what) const {
+    throw Error(
+        fmt::format("{}: {}, so that other programs could read another archive in it; "
+                    "torch.export.save writes no such files",
+                    path_, what));
   }
 
   [[noreturn]] void fail(std::string_view name, const std::string& what) const {
@@ -85,15 +92,17 @@ class DirectoryReader {
     return has(position, size) && load<std::uint32_t>(at(position)) == expected;
   }
 
-  // The end record, after which nothing but its comment may come.
+  // The end record, the last of the file. Only its comment could come after it.
   std::uint64_t find_end() const {
     if (file_.size() < zip::kEndSize) fail_no_zip();
     const std::uint64_t last = file_.size() - zip::kEndSize;
     const std::uint64_t first = last > zip::kMax16 ? last - zip::kMax16 : 0;
     for (std::uint64_t position = last + 1; position-- > first;)
       if (signature(position, zip::kEndSize, zip::kEnd) &&
-          load<std::uint16_t>(at(position + 20)) == last - position)
+          load<std::uint16_t>(at(position + 20)) == last - position) {
+        if (position != last) fail_ambiguous("it has a comment");
         return position;
+      }
     fail_no_zip();
   }
 
@@ -128,7 +137,7 @@ class DirectoryReader {
     if (load<std::uint32_t>(at(locator + 4)) != 0 || load<std::uint32_t>(at(locator + 16)) != 1)
       fail("it is one part of several");
     // The record states its own size, without its first 12 bytes.
-    if (end > locator || locator - end < zip::kEnd64Size ||
+    if (end > locator || locator - end != zip::kEnd64Size ||
         !signature(end, zip::kEnd64Size, zip::kEnd64) ||
         load<std::uint64_t>(at(end + 4)) != locator - end - 12)
       fail("its 64-bit end record is not where its locator says");
@@ -173,9 +182,9 @@ class DirectoryReader {
     const char* p = at(position);
     const std::uint64_t name_size = load<std::uint16_t>(p + 28);
     const std::uint64_t extra_size = load<std::uint16_t>(p + 30);
-    const std::uint64_t total =
-        zip::kEntrySize + name_size + extra_size + load<std::uint16_t>(p + 32);
+    const std::uint64_t total = zip::kEntrySize + name_size + extra_size;
     if (total > directory_.end - position) fail("its directory is cut off");
+    if (load<std::uint16_t>(p + 32) != 0) fail_ambiguous("a record has a comment");
     position += total;
 
     DirectoryEntry entry;
@@ -194,7 +203,8 @@ class DirectoryReader {
     if (const auto fault = zip::name_fault(plain); !fault.empty())
       fail(entry.name, std::string(fault));
     read_header(entry, p);
-    extents_.push_back({entry.header, entry.data + entry.size, 0});
+    entry.has_descriptor = load<std::uint16_t>(p + 8) & zip::kHasDescriptor;
+    layout_.push_back(entry);
     return entry;
   }
 
@@ -236,17 +246,44 @@ class DirectoryReader {
       fail(entry.name, "its header and the directory differ");
   }
 
-  void check_overlaps() {
-    std::sort(extents_.begin(), extents_.end(),
-              [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-    for (std::size_t i = 1; i < extents_.size(); ++i)
-      if (extents_[i].begin < extents_[i - 1].end) fail("its records overlap");
+  // From the first byte to the directory: header, data, descriptor, and nothing between them.
+  void check_layout() {
+    std::sort(layout_.begin(), layout_.end(),
+              [](const auto& a, const auto& b) { return a.header < b.header; });
+    std::uint64_t position = 0;  // behind the data of `last`
+    const DirectoryEntry* last = nullptr;
+    const auto up_to = [&](std::uint64_t next) {
+      if (next < position) fail("its records overlap");
+      const std::string_view between = file_.substr(position, next - position);
+      if (last && last->has_descriptor ? !describes(between, *last) : !between.empty())
+        fail_ambiguous("it has bytes outside of its records");
+    };
+    for (const DirectoryEntry& entry : layout_) {
+      up_to(entry.header);
+      position = entry.data + entry.size;
+      last = &entry;
+    }
+    up_to(directory_.begin);
+  }
+
+  // CRC and the two sizes, in 32 or 64 bits, with or without a signature.
+  static bool describes(std::string_view bytes, const DirectoryEntry& entry) {
+    if (bytes.size() == 16 || bytes.size() == 24) {
+      if (load<std::uint32_t>(bytes.data()) != zip::kDescriptor) return false;
+      bytes.remove_prefix(4);
+    }
+    const char* p = bytes.data();
+    if (bytes.size() == 12)
+      return load<std::uint32_t>(p) == entry.crc && load<std::uint32_t>(p + 4) == entry.size &&
+             load<std::uint32_t>(p + 8) == entry.size;
+    return bytes.size() == 20 && load<std::uint32_t>(p) == entry.crc &&
+           load<std::uint64_t>(p + 4) == entry.size && load<std::uint64_t>(p + 12) == entry.size;
   }
 
   const std::string& path_;
   std::string_view file_;
   Extent directory_;
-  std::vector<Extent> extents_;
+  std::vector<DirectoryEntry> layout_;  // with the folders
 };
 
 }  // namespace

@@ -9,6 +9,7 @@ std::string_view name_fault(std::string_view name) {
   if (name.size() > kMax16) return "its name is too long";
   if (std::any_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
     return "its name has control characters";
+  if (name.find('\\') != name.npos) return "its name has a backslash";
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);

@@ -26,4 +26,9 @@ inline constexpr std::size_t kDims = 64;
 // What a tensor that repeats its elements (an expanded one) may stand for beyond what is stored.
 inline constexpr std::uint64_t kExpandedBytes = 1ull << 30;
 
+// ---- JSON and the program -----------------------------------------------------------------------
+
+// Python's reader gives up at about 1000; torch.export nests some 10 levels, 7 more per subgraph.
+inline constexpr std::size_t kJsonDepth = 500;
+
 }  // namespace refx::limits

@@ -1,3 +1,4 @@
+#include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -129,7 +130,7 @@ class Malformed : public ::testing::Test {
 
 TEST_F(Malformed, AZipOfAnotherWriterIsRead) {
   const std::vector<Entry> entries = {{"r/", ""}, {"r/a", "one"}, {"r/b/", ""}, {"r/b/c", "two"}};
-  const std::string bytes = make_zip(entries, {.comment = "a comment"});
+  const std::string bytes = make_zip(entries);
   EXPECT_EQ(read(bytes), (Contents{{"a", "one"}, {"b/c", "two"}}));
 
   const auto archive = Archive::open(path());
@@ -186,6 +187,69 @@ TEST_F(Malformed, Names) {
   expect_error(make_zip({{"a", "1"}}), "record 'a' is in no folder");
   expect_error(make_zip({{"r/a", "1"}, {"s/b", "1"}}), "record 's/b' is not in folder 'r'");
   expect_error(make_zip({{"r/a", "1"}, {"rb", "1"}}), "record 'rb' is not in folder 'r'");
+  expect_error(make_zip({{"r/a\\b", "1"}}), "its name has a backslash");
+}
+
+// PyTorch's reader, which looks for names without regard to case and for an end record without
+// regard to the length of its comment.
+std::string torch_reads(const std::string& path, const std::string& name) {
+  auto [data, size] = caffe2::serialize::PyTorchStreamReader(path).getRecord(name);
+  return {static_cast<const char*>(data.get()), size};
+}
+
+TEST_F(Malformed, NamesThatTorchTakesForOneAnother) {
+  const std::vector<Entry> both = {{"r/models/MODEL.json", "other"},
+                                   {"r/models/model.json", "one"},
+                                   {"r/.data/version", "6"},
+                                   {"r/version", "6"}};
+  write_file(path(), make_zip(both));
+  EXPECT_EQ(torch_reads(path(), "models/model.json"), torch_reads(path(), "models/MODEL.json"));
+  expect_error(make_zip(both),
+               "records 'models/MODEL.json' and 'models/model.json' differ in case");
+}
+
+TEST_F(Malformed, AnotherDirectoryHiddenInTheComment) {
+  const std::uint32_t place = zip::kLocalHeaderSize + 3;  // of the hidden records: the data of z
+  const std::uint32_t second = place + zip::kLocalHeaderSize + 3 + 4;
+  std::vector<Entry> evil = {{.name = "r/a", .data = "evil", .header = place},
+                             {.name = "r/version", .data = "6", .header = second}};
+  const std::size_t length = second - place + zip::kLocalHeaderSize + 9 + 1;
+  const std::string hidden = make_zip(evil).substr(0, length);
+  const std::vector<Entry> entries = {{"r/z", hidden}, {"r/a", "good"}, {"r/version", "6"}};
+  const auto begin = static_cast<std::uint32_t>(make_zip(entries).size());
+  // Its end record has no comment, but a byte follows: a careful reader passes it over.
+  const std::string directory = make_zip(evil, {.begin = begin}).substr(length);
+  const std::string bytes = make_zip(entries, {.comment = directory + "x"});
+  write_file(path(), bytes);
+  EXPECT_EQ(torch_reads(path(), "a"), "evil");
+  expect_error(bytes, "it has a comment");
+  expect_error(make_zip({{"r/a", "1"}}, {.comment = "harmless"}), "it has a comment");
+}
+
+TEST_F(Malformed, BytesThatBelongToNoRecord) {
+  const std::vector<Entry> one = {{"r/a", "1"}};
+  std::string before = make_zip({{.name = "r/a", .data = "1", .header = 1}}, {.begin = 35});
+  expect_error("x" + before, "bytes outside of its records");
+  std::string behind = make_zip(one, {.begin = 35});
+  expect_error(behind.insert(zip::kLocalHeaderSize + 4, "x"), "bytes outside of its records");
+  // A descriptor is read where the flags say so, and must be right.
+  std::string descriptor;
+  store(descriptor, zip::kDescriptor);
+  store(descriptor, crc32(0, "1", 1));
+  store<std::uint32_t>(descriptor, 1);
+  store<std::uint32_t>(descriptor, 1);
+  const std::vector<Entry> flagged = {{.name = "r/a", .data = "1", .flags = zip::kHasDescriptor}};
+  const auto with = [&](const std::vector<Entry>& entries, std::string text) {
+    const std::size_t place = zip::kLocalHeaderSize + 4;
+    return make_zip(entries, {.begin = static_cast<std::uint32_t>(place + text.size())})
+        .insert(place, text);
+  };
+  EXPECT_EQ(read(with(flagged, descriptor)), (Contents{{"a", "1"}}));
+  EXPECT_EQ(read(with(flagged, descriptor.substr(4))), (Contents{{"a", "1"}}));
+  expect_error(with(one, descriptor), "bytes outside of its records");
+  expect_error(with(flagged, ""), "bytes outside of its records");
+  descriptor[8] = 2;
+  expect_error(with(flagged, descriptor), "bytes outside of its records");
 }
 
 TEST_F(Malformed, Entries) {
@@ -276,6 +340,11 @@ TEST_F(Malformed, SixtyFourBitEnds) {
   expect_error(with(1, size, begin, most - 1000), "not where its locator says");
   expect_error(make_zip(one, {.entries = 2, .before = end64(begin + size, 1, size, begin, 0)}),
                "its two end records differ");
+  // Python's zipfile does not look where the locator says, but right before it.
+  std::string longer = with(1, size, begin, 0);
+  longer.insert(begin + size + zip::kEnd64Size, 8, '\0');
+  longer[begin + size + 4] += 8;
+  expect_error(longer, "its 64-bit end record is not where its locator says");
 }
 
 // In place: replacing a file makes some file systems sync it.
