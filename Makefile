@@ -34,6 +34,9 @@ fuzz: build-fuzz/build.ninja  ## search for bytes that break refx, FUZZ_S second
 torture: build  ## random runs with faults injected, TORTURE_S seconds (60) for each kind
 	@scripts/torture.sh
 
+setup-clang:
+	@scripts/clang.sh >/dev/null || scripts/setup.sh clang-16 libclang-rt-16-dev
+
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
 
@@ -53,8 +56,10 @@ build-debug/build.ninja: PRESET = debug
 build-asan/build.ninja: PRESET = asan
 build-tsan/build.ninja: PRESET = tsan
 build-fuzz/build.ninja: PRESET = fuzz
+build-fuzz/build.ninja: export CXX = $(shell scripts/clang.sh)
+build-fuzz/build.ninja: | setup-clang
 build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/build.ninja build-fuzz/build.ninja: CMakePresets.json | setup
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build test demo bench asan tsan fuzz torture debug lint format clean
+.PHONY: help setup build test demo bench asan tsan fuzz torture setup-clang debug lint format clean

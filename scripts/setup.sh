@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what the build needs: Debian packages (Node.js among them, if there is none) and a
 # .venv with torch. Running it again is cheap and does nothing. PYTHON chooses the interpreter that
-# makes the .venv.
+# makes the .venv. Further packages can be named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache mold libgtest-dev libbenchmark-dev librapidcheck-dev
           libcli11-dev libzip-dev libsimdjson-dev libxxhash-dev libdeflate-dev strace
-          chromium)
+          chromium "$@")
 python=${PYTHON:-python3}
 stamp=.venv/.refx-requirements # a copy of the requirements that were installed
 
