@@ -13,7 +13,7 @@ inline constexpr std::uint64_t kPickledValues = 1'000'000;
 // Containers in containers: all that walks them recurses.
 inline constexpr int kValueDepth = 200;
 // Slots for each key of a dict: torch's table grows until keys that collide fall apart.
-inline constexpr std::size_t kDictSlots = 32;
+inline constexpr std::size_t kDictSlots = 8;
 // Inputs that refx makes up, with 16 bytes for each element.
 inline constexpr std::uint64_t kGeneratedBytes = 1ull << 33;
 // The text of all paths into a value, as in "output[0]['logits']".

@@ -169,6 +169,7 @@ TEST(Text, HasEveryKindOfArgument) {
                           "\"\"",
                           "\"it's\"",
                           "\"\\\"\\\\\\n\\r\\t\\x00\\x7f\\xff\"",
+                          "\"\\xc2\\x9b\\xe2\\x80\\xae\"",
                           "\"grün 🙂\""}) {
     expect_same_arg(arg);
   }
