@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <unordered_set>
+#include <algorithm>
 
-#include "book/target.h"
+#include "book/schemas.h"
 #include "pt2/read_arg.h"
 #include "pt2/read_state.h"
 #include "pt2/schema.h"
@@ -283,6 +283,7 @@ class ProgramReader {
   void node(ondemand::object object) {
     const std::string_view text = slice(object);
     Node node;
+    std::vector<Input> inputs;
     std::vector<Output> outputs;
     bool single_in_tuple = false;  // a higher-order operator that returns a tuple of one
     for (auto field : object) {
@@ -292,7 +293,7 @@ class ProgramReader {
       if (key == "target")
         node.target = book::target_from_file(value.get_string().value());
       else if (key == "inputs")
-        arguments(node, value.get_array());
+        inputs = this->inputs(value.get_array());
       else if (key == "outputs")
         outputs = this->outputs(value.get_array());
       else if (key == "metadata")
@@ -303,6 +304,7 @@ class ProgramReader {
         single_in_tuple = !value.get_bool().value();
     }
     if (node.target.empty()) document_.fail("a node without a target");
+    bind(node, std::move(inputs));
     const bool one = outputs.size() == 1 && !outputs[0].is_list && !outputs[0].name.empty();
     if (one && !(single_in_tuple && node.target.starts_with("higher_order."))) {
       node.name = outputs[0].name;
@@ -390,28 +392,83 @@ class ProgramReader {
     return text;
   }
 
-  void arguments(Node& node, ondemand::array array) {
-    std::size_t position = 0;
+  enum class How : std::int64_t { unsaid = 0, by_position = 1, by_name = 2 };
+  struct Input {
+    std::string name;
+    Arg arg;
+    How how = How::unsaid;
+  };
+
+  std::vector<Input> inputs(ondemand::array array) {
+    std::vector<Input> out;
     for (ondemand::value item : array) {
-      const Trail::Step at(document_.trail, position++);
-      std::string name;
-      Arg arg;
-      std::int64_t kind = 1;
+      const Trail::Step at(document_.trail, out.size());
+      Input& input = out.emplace_back();
       for (auto field : item.get_object()) {
         const std::string_view key = field.unescaped_key();
         ondemand::value value = field.value();
-        if (key == "name")
-          name = string_in(value);
-        else if (key == "arg")
-          arg = read_arg(document_, value.get_object(), editor_.graph());
-        else if (key == "kind" && !value.is_null())
-          kind = value.get_int64();
+        if (key == "name") {
+          input.name = string_in(value);
+        } else if (key == "arg") {
+          input.arg = read_arg(document_, value.get_object(), editor_.graph());
+        } else if (key == "kind" && !value.is_null()) {
+          const std::int64_t kind = value.get_int64();
+          if (kind < 0 || kind > 2) document_.fail(fmt::format("unknown kind {}", kind));
+          input.how = static_cast<How>(kind);
+        }
       }
-      if (kind == 2 || !node.kwargs.empty())
-        node.kwargs.emplace_back(std::move(name), std::move(arg));
-      else
-        node.args.push_back(std::move(arg));
     }
+    return out;
+  }
+
+  // PyTorch gives each argument to its name, and refx to its place: both must be the same.
+  void bind(Node& node, std::vector<Input> inputs) {
+    const Trail::Step step(document_.trail, "inputs");
+    const book::Target target = book::parse_target(node.target);
+    const c10::FunctionSchema* schema = schema_of(target);
+    const bool higher_order = node.target.starts_with("higher_order.");
+    for (Input& input : inputs) {
+      const std::size_t place = node.args.size();
+      bool positional = input.how != How::by_name;
+      if (schema) {
+        const auto& formals = schema->arguments();
+        const bool fits = place < formals.size() && !formals[place].kwarg_only() &&
+                          formals[place].name() == input.name;
+        if (input.how == How::by_position && !fits)
+          document_.fail(fmt::format("argument '{}' stands where torch takes {}", input.name,
+                                     place < formals.size() && !formals[place].kwarg_only()
+                                         ? "'" + formals[place].name() + "'"
+                                         : "none"));
+        positional = positional && fits;
+      } else if (higher_order) {
+        positional = input.how == How::by_position || input.name.empty();
+      }
+      if (positional)
+        node.args.push_back(std::move(input.arg));
+      else
+        node.kwargs.emplace_back(std::move(input.name), std::move(input.arg));
+    }
+    check_names(node, schema);
+  }
+
+  void check_names(const Node& node, const c10::FunctionSchema* schema) {
+    if (node.kwargs.empty()) return;
+    std::vector<std::string_view> names;
+    for (const auto& [name, arg] : node.kwargs) names.push_back(name);
+    if (schema)
+      for (std::size_t i = 0; i < node.args.size(); ++i)
+        names.push_back(schema->arguments()[i].name());
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice != names.end()) document_.fail(fmt::format("argument '{}' is given twice", *twice));
+  }
+
+  const c10::FunctionSchema* schema_of(const book::Target& target) {
+    if (!target.is_op()) return nullptr;
+    auto [it, is_new] =
+        schemas_.try_emplace(target.qualified_name() + "." + target.overload_name());
+    if (is_new) it->second = book::find_schema(target);
+    return it->second;
   }
 
   MetaPtr metadata(ondemand::object object) {
@@ -468,6 +525,7 @@ class ProgramReader {
   JsonDocument document_;
   std::unordered_map<std::string_view, TypePtr> types_;  // by their text
   std::unordered_map<std::string, Value> values_;
+  std::unordered_map<std::string, const c10::FunctionSchema*> schemas_;
   std::vector<InputSpec> input_specs_;
   StateRoles roles_;
   std::size_t outputs_expected_ = 0;
