@@ -27,11 +27,6 @@ std::string config_entry(const StateEntry& entry, std::string_view path_name) {
   return out;
 }
 
-bool goes_to_weights(const StateEntry& entry) {
-  return entry.kind == StateKind::parameter ||
-         (entry.kind == StateKind::buffer && entry.persistent);
-}
-
 }  // namespace
 
 Image::Image(const Model& model, const Pt2Source& source) : source_(source) {
@@ -137,6 +132,11 @@ void Image::put_state(const Model& model, bool weights) {
   entries.close();
   root.close();
   add(std::string(weights ? kWeightsConfig : kConstantsConfig), std::move(config));
+}
+
+bool goes_to_weights(const StateEntry& entry) {
+  return entry.kind == StateKind::parameter ||
+         (entry.kind == StateKind::buffer && entry.persistent);
 }
 
 bool surely_same(const Blob& a, const Blob& b) {

@@ -51,6 +51,9 @@ class Image {
   std::unordered_map<const void*, bool> written_;  // storage -> written to since it was mapped
 };
 
+// Whether the tensor stands with the weights; if not, with the constants.
+bool goes_to_weights(const StateEntry& entry);
+
 // Whether two blobs hold the same bytes, told without reading them: false if that is not known.
 bool surely_same(const Blob& a, const Blob& b);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/content.h"
+#include "pt2/check_shown.h"
 #include "pt2/history_file.h"
 #include "pt2/read_program.h"
 #include "refx/hint.h"
@@ -40,6 +41,12 @@ void check_kind(const Archive& archive) {
   if (archive.find("byteorder")) expect("byteorder", "little");
   expect("archive_format", "pt2");
   expect("archive_version", "0");
+  for (const std::string_view name : {"data/weights/model.pt", "data/constants/model.pt"})
+    if (archive.find(name))
+      throw Error(
+          fmt::format("{}: record '{}' is of an older format, and PyTorch takes it instead of what "
+                      "refx reads; load and save the file with torch.export",
+                      archive.path(), name));
   if (archive.find(kModelRecord)) return;
   std::vector<std::string> models;
   for (const Record& record : archive.records())
@@ -116,6 +123,7 @@ Model load(const std::string& path, const LoadOptions& options) {
     read_steps(*source, model);
     if (const auto found = problems(model); !found.empty())
       throw Error(fmt::format("{}: record '{}': {}", path, kHistory, found.front()));
+    check_shown(*source, model);
   }
   require_unchanged(*source);
   return model;

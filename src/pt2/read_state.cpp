@@ -12,6 +12,27 @@ namespace refx {
 
 namespace {
 
+StoredState stored_in(JsonDocument& document, std::string name, ondemand::object object,
+                      std::string_view folder, Symbols& symbols) {
+  StoredState stored;
+  stored.name = std::move(name);
+  stored.config = slice(object);
+  for (auto field : object) {
+    const std::string_view key = field.unescaped_key();
+    ondemand::value value = field.value();
+    const Trail::Step step(document.trail, key);
+    if (key == "path_name")
+      stored.record = std::string(folder) + string_in(value);
+    else if (key == "is_param")
+      stored.is_param = value.get_bool();
+    else if (key == "use_pickle")
+      stored.pickled = value.get_bool();
+    else if (key == "tensor_meta" && !value.is_null())
+      stored.meta = read_tensor_meta(document, value.get_object(), symbols);
+  }
+  return stored;
+}
+
 class StateReader {
  public:
   StateReader(Pt2Source& source, Editor& editor, const StateRoles& roles)
@@ -19,37 +40,18 @@ class StateReader {
 
   void config(std::string_view record, std::string_view folder) {
     JsonDocument document(source_.path(), source_.place_of(record), source_.text(record));
-    document.read([&](ondemand::object& root) {
-      const Trail::Step step(document.trail, "config");
-      for (auto field : root["config"].get_object()) {
-        const std::string name(field.unescaped_key().value());
-        const Trail::Step at(document.trail, name);
-        entry(document, name, field.value().get_object(), folder);
-      }
-    });
+    read_config(document, folder, source_.symbols,
+                [&](StoredState stored) { entry(document, std::move(stored), folder); });
   }
 
  private:
-  void entry(JsonDocument& document, const std::string& name, ondemand::object object,
-             std::string_view folder) {
+  void entry(JsonDocument& document, StoredState stored, std::string_view folder) {
+    const std::string& name = stored.name;
     if (editor_.state().name_taken(name)) document.fail(fmt::format("'{}' stands twice", name));
     Pt2Source::StateText text;
-    text.config = slice(object);
-    bool is_param = false, pickled = false;
-    std::optional<TensorMeta> meta;
-    for (auto field : object) {
-      const std::string_view key = field.unescaped_key();
-      ondemand::value value = field.value();
-      const Trail::Step step(document.trail, key);
-      if (key == "path_name")
-        text.record = std::string(folder) + string_in(value);
-      else if (key == "is_param")
-        is_param = value.get_bool();
-      else if (key == "use_pickle")
-        pickled = value.get_bool();
-      else if (key == "tensor_meta" && !value.is_null())
-        meta = read_tensor_meta(document, value.get_object(), source_.symbols);
-    }
+    text.config = stored.config;
+    text.record = stored.record;
+    const std::optional<TensorMeta>& meta = stored.meta;
     const auto* record = source_.original(text.record);
     if (!record)
       document.fail(fmt::format("names record '{}', which the file does not have", text.record));
@@ -58,15 +60,15 @@ class StateReader {
     const auto role = roles_.find(name);
     const bool weight = folder == kWeights;
     const StateRole what = role != roles_.end() ? role->second
-                           : is_param           ? StateRole::parameter
+                           : stored.is_param    ? StateRole::parameter
                            : weight             ? StateRole::buffer
                                                 : StateRole::constant;
     state.kind = what == StateRole::parameter  ? StateKind::parameter
                  : what == StateRole::constant ? StateKind::constant
                                                : StateKind::buffer;
     state.persistent = what != StateRole::other_buffer;
-    text.opaque =
-        pickled || !meta || meta->type.layout != c10::kStrided || !has_device(meta->type.device);
+    text.opaque = stored.pickled || !meta || meta->type.layout != c10::kStrided ||
+                  !has_device(meta->type.device);
     if (text.opaque) {
       state.tensor = stand_in(meta ? &*meta : nullptr);
     } else {
@@ -87,6 +89,30 @@ class StateReader {
 };
 
 }  // namespace
+
+void read_config(JsonDocument& document, std::string_view folder, Symbols& symbols,
+                 const std::function<void(StoredState)>& take) {
+  std::unordered_map<std::string, c10::ScalarType> dtypes;  // of records
+  document.read([&](ondemand::object& root) {
+    const Trail::Step step(document.trail, "config");
+    for (auto field : root["config"].get_object()) {
+      std::string name(field.unescaped_key().value());
+      const Trail::Step at(document.trail, name);
+      StoredState stored =
+          stored_in(document, std::move(name), field.value().get_object(), folder, symbols);
+      const bool raw = !stored.pickled && stored.meta;
+      // PyTorch takes the dtype of the first tensor of a record for all of them.
+      if (raw && dtypes.try_emplace(stored.record, stored.meta->type.dtype).first->second !=
+                     stored.meta->type.dtype)
+        document.fail(fmt::format("record '{}' has tensors of two dtypes", stored.record));
+      // It goes by the name, whatever the rest says.
+      if (raw && folder == kConstants && !stored.record.starts_with(kTensorConstants))
+        document.fail(fmt::format("a tensor in record '{}', which PyTorch does not read as one",
+                                  stored.record));
+      take(std::move(stored));
+    }
+  });
+}
 
 void read_state(Pt2Source& source, Editor& editor, const StateRoles& roles) {
   StateReader reader(source, editor, roles);

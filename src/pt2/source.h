@@ -90,6 +90,7 @@ bool is_untouched(const StateEntry& entry);
 constexpr std::string_view kModelRecord = "models/model.json";
 constexpr std::string_view kWeights = "data/weights/";
 constexpr std::string_view kConstants = "data/constants/";
+constexpr std::string_view kTensorConstants = "data/constants/tensor_";
 constexpr std::string_view kWeightsConfig = "data/weights/model_weights_config.json";
 constexpr std::string_view kConstantsConfig = "data/constants/model_constants_config.json";
 constexpr std::string_view kSampleInputs = "data/sample_inputs/model.pt";

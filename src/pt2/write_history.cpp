@@ -179,20 +179,20 @@ class HistoryWriter {
     auto storage = storage_of_record_.find(name);
     auto slice =
         storage == storage_of_record_.end() ? slices_.end() : slices_.find(storage->second);
-    if (now && (!original || !original->content) && surely_same(*now, blob)) {
+    Blob bytes = blob;
+    if (original && original->content && (now || slice == slices_.end())) {
+      original->content->require();
+      bytes = Blob{.memory = {static_cast<const char*>(original->content->data()),
+                              original->content->size()},
+                   .archive = nullptr};
+    }
+    if (now && surely_same(*now, bytes)) {
       where = fmt::format("\"record\": {}", json_quoted(name));
     } else if (slice != slices_.end()) {
       storages_.push_back(slice_text(slice->second));
       where = fmt::format("\"storage\": {}", storages_.size() - 1);
     } else {
       std::string kept = "refx/original/" + name;
-      Blob bytes = blob;
-      if (original && original->content) {
-        original->content->require();
-        bytes = Blob{.memory = {static_cast<const char*>(original->content->data()),
-                                original->content->size()},
-                     .archive = nullptr};
-      }
       image_.add(kept, bytes);
       where = fmt::format("\"record\": {}", json_quoted(kept));
     }

@@ -248,6 +248,10 @@ class ProgramWriter {
     }
   }
 
+  static bool same_type(const TypePtr& a, const TypePtr& b) {
+    return a == b || (a && b && *a == *b);
+  }
+
   std::string tensor_values() const {
     std::string out;
     JsonList list(out, '{', '}');
@@ -260,7 +264,7 @@ class ProgramWriter {
       const auto* text = old(id);
       if (auto view = views.find(id); view != views.end())
         append_tensor_meta(list.key(node.name), *view->second, source_.symbols);
-      else if (text && text->node->type == node.type) {
+      else if (text && same_type(text->node->type, node.type)) {
         old_value(*text);
       } else if (node.type) {
         append_tensor_meta(list.key(node.name), *node.type, source_.symbols);

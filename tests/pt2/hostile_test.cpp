@@ -7,7 +7,9 @@
 
 #include "archive/files.h"
 #include "kit.h"
+#include "pt2/history_file.h"
 #include "refx/pt2.h"
+#include "refx/registry.h"
 
 namespace refx::testing {
 namespace {
@@ -19,14 +21,35 @@ class Hostile : public ::testing::Test {
   void SetUp() override {
     const char* models = std::getenv("REFX_MODELS");
     if (!models || !fs::exists(models)) GTEST_SKIP() << "REFX_MODELS is not a folder";
-    records_ = read_all((fs::path(models) / "small.pt2").string());
-    std::erase_if(records_, [](const auto& item) { return item.first.starts_with(".data/"); });
+    small_ = (fs::path(models) / "small.pt2").string();
+    take(small_);
+  }
+
+  void take(const std::string& path) {
+    records_ = read_all(path);
+    std::erase_if(records_,
+                  [](const auto& item) { return item.first == ".data/serialization_id"; });
+  }
+
+  // The records of the model with a step of every transformation that has a site in it.
+  void take_rewritten() {
+    Model model = load(small_);
+    for (const auto& transformation : registry()) (*transformation)(model);
+    save(model, folder_ / "rewritten.pt2");
+    take(folder_ / "rewritten.pt2");
   }
 
   std::string& record(std::string_view name) {
     for (auto& [key, value] : records_)
       if (key == name) return value;
     throw std::runtime_error("no record " + std::string(name));
+  }
+
+  // What refx/history.json says of the rest, made right again.
+  void refit() {
+    std::string& history = record(kHistory);
+    const auto at = history.find("\"fits\": \"") + 9;
+    history.replace(at, 16, fit_of(model(), record(kWeightsConfig), record(kConstantsConfig)));
   }
 
   std::string& model() { return record("models/model.json"); }
@@ -48,6 +71,7 @@ class Hostile : public ::testing::Test {
     EXPECT_NE(said.find("hostile.pt2"), said.npos) << said;
   }
 
+  std::string small_;
   Contents records_;
   Folder folder_;
 };
@@ -63,9 +87,72 @@ TEST_F(Hostile, KeysThatStandTwiceAreRefused) {
   replace(model(), "\"graph_module\": {", "\"graph_module\": {}, \"graph\\u005fmodule\": {");
   expect_refused("the key 'graph_module' stands twice");
   model() = whole;
-  std::string& config = record("data/weights/model_weights_config.json");
+  std::string& config = record(kWeightsConfig);
   replace(config, "\"path_name\":", "\"path_name\": \"weight_1\", \"path_name\":");
   expect_refused("the key 'path_name' stands twice");
+}
+
+TEST_F(Hostile, TheProgramIsWhatTheHistoryMakesOfTheOriginal) {
+  take_rewritten();
+  load(file());
+  replace(model(), "aten.relu.default", "aten.neg.default");
+  refit();
+  expect_refused("record 'models/model.json' is not what the steps of its history make");
+}
+
+TEST_F(Hostile, TheWeightsAreThoseOfTheHistory) {
+  take_rewritten();
+  const Contents whole = records_;
+  replace(record(kWeightsConfig), "\"is_param\": true", "\"is_param\": false");
+  refit();
+  expect_refused("model_weights_config.json' is not what the steps");
+
+  records_ = whole;  // another record for a weight
+  const std::string& config = record(kWeightsConfig);
+  const auto at = config.find("weight_", config.find("path_name"));
+  const std::string weight = config.substr(at, config.find('"', at) - at);
+  std::string other = record(std::string(kWeights) + weight);
+  other[0] ^= 1;
+  records_.emplace_back("data/weights/weight_x", other);
+  replace(record(kWeightsConfig), "\"" + weight + "\"", "\"weight_x\"");
+  refit();
+  expect_refused("model_weights_config.json' is not what the steps");
+
+  records_ = whole;  // a weight that only PyTorch sees
+  replace(record(kWeightsConfig), "{\"config\": {",
+          "{\"config\": {\"more\": {\"path_name\": \"" + weight +
+              "\", \"is_param\": true, "
+              "\"use_pickle\": true, \"tensor_meta\": null}, ");
+  refit();
+  expect_refused("model_weights_config.json' is not what the steps");
+}
+
+TEST_F(Hostile, RecordsThatOnlyTorchReadsAreRefused) {
+  take_rewritten();
+  records_.emplace_back("extra/more.txt", "more");
+  expect_refused("record 'extra/more.txt' is not what the steps");
+  take(small_);
+  records_.emplace_back("data/weights/model.pt", "a pickle");
+  expect_refused("'data/weights/model.pt' is of an older format");
+}
+
+TEST_F(Hostile, TensorsOfOneRecordHaveOneType) {
+  std::string& config = record(kWeightsConfig);
+  replace(config, "\"weight_1\"", "\"weight_0\"");
+  const auto second = config.find("\"dtype\": ", config.find("\"dtype\": ") + 1);
+  config.replace(second, 9, "\"dtype\": 6, \"was\": ");
+  expect_refused("record 'data/weights/weight_0' has tensors of two dtypes");
+}
+
+TEST_F(Hostile, ArgumentsGoToTheirNames) {
+  const auto swap = [&](std::string_view a, std::string_view b) {
+    replace(model(), a, "\"name\": \"\"");
+    replace(model(), b, a);
+    replace(model(), "\"name\": \"\"", b);
+  };
+  const std::string whole = model();
+  swap("\"name\": \"input\"", "\"name\": \"weight\"");
+  expect_refused("argument 'weight' stands where torch takes 'input'");
 }
 
 }  // namespace
