@@ -8,6 +8,7 @@
 #include "exec/resolve.h"
 #include "ir/content.h"
 #include "refx/error.h"
+#include "util/first_line.h"
 
 namespace refx::exec {
 namespace {
@@ -257,15 +258,16 @@ Operand Compiler::compile_method(const Node& node) {
     for (auto& [name, value] : kwargs) args.push_back(std::move(value));
     return call_native(f->native, std::move(args));
   }
+  if (args.empty()) throw Error("a method wants an object to be called on");
   if (auto dtype = cast_method(node.target)) {
-    return call("aten.to.dtype", {args.at(0), Operand(IValue(*dtype), Kind::dtype)}, kwargs);
+    return call("aten.to.dtype", {args[0], Operand(IValue(*dtype), Kind::dtype)}, kwargs);
   }
   if (node.target == "cpu" || node.target == "cuda") {
     Operand device(IValue(c10::Device(node.target)), Kind::device);
-    return call("aten.to.dtype_layout", {args.at(0)}, {{"device", device}});
+    return call("aten.to.dtype_layout", {args[0]}, {{"device", device}});
   }
-  if (node.target == "type") {
-    return call("aten.to.dtype", {args.at(0), args.at(1)});
+  if (node.target == "type" && args.size() > 1) {
+    return call("aten.to.dtype", {args[0], args[1]});
   }
   return call_overloaded(node.target, std::move(args), std::move(kwargs));
 }
@@ -308,7 +310,7 @@ void Compiler::compile_mutations() {
       continue;
     }
     NodeId placeholder = model_.graph().find(m.target);
-    if (!placeholder || !values_.count(placeholder)) {
+    if (!placeholder || model_.graph()[placeholder].op != Opcode::placeholder) {
       throw Error("output " + std::to_string(m.output) + " is to be written into '" + m.target +
                   "', which is neither a state entry nor an input");
     }
@@ -325,7 +327,7 @@ Program Compiler::compile() {
     } catch (const Error& e) {
       throw Error(where(node) + e.what());
     } catch (const c10::Error& e) {
-      throw Error(where(node) + e.what_without_backtrace());
+      throw Error(where(node) + first_line(e.what_without_backtrace()));
     }
   }
   model_.graph().output();

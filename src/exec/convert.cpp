@@ -3,6 +3,8 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/jit_type.h>
 
+#include <limits>
+
 #include "refx/error.h"
 
 namespace refx::exec {
@@ -60,9 +62,17 @@ std::optional<IValue> to_int(const IValue& v) {
 
 std::optional<IValue> to_device(const IValue& v) {
   if (v.isDevice()) return v;
+  constexpr std::int64_t kLast = std::numeric_limits<c10::DeviceIndex>::max();
+  if (v.isInt() && v.toInt() >= 0 && v.toInt() <= kLast)
+    return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(v.toInt()));
   if (v.isString()) return c10::Device(v.toStringRef());
-  if (v.isInt()) return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(v.toInt()));
   return std::nullopt;
+}
+
+// One of the values that an enumeration of torch has.
+std::optional<IValue> to_enum(const IValue& v, int count) {
+  if (!v.isInt() || v.toInt() < 0 || v.toInt() >= count) return std::nullopt;
+  return v;
 }
 
 std::optional<IValue> to_list(const IValue& v, const c10::TypePtr& element,
@@ -101,9 +111,11 @@ std::optional<IValue> to_type(const IValue& v, const c10::Type& type, std::optio
     case TypeKind::SymIntType:
       return to_int(v);
     case TypeKind::ScalarTypeType:
+      return to_enum(v, static_cast<int>(c10::ScalarType::Undefined));
     case TypeKind::LayoutType:
+      return to_enum(v, static_cast<int>(c10::Layout::NumOptions));
     case TypeKind::MemoryFormatType:
-      return v.isInt() ? std::optional(v) : std::nullopt;
+      return to_enum(v, static_cast<int>(c10::MemoryFormat::NumOptions));
     case TypeKind::BoolType:
     case TypeKind::SymBoolType:
       return v.isBool() ? std::optional(v) : std::nullopt;
@@ -198,6 +210,12 @@ Want want_of(const c10::Argument& argument) {
     default:
       return Want::other;
   }
+}
+
+bool takes_enum(const c10::Argument& argument) {
+  const TypeKind kind = inner(*argument.real_type()).kind();
+  return kind == TypeKind::ScalarTypeType || kind == TypeKind::LayoutType ||
+         kind == TypeKind::MemoryFormatType;
 }
 
 std::optional<IValue> convert(const IValue& value, const c10::Argument& argument) {

@@ -13,6 +13,9 @@ namespace refx::exec {
 enum class Want : std::uint8_t { tensor, integer, scalar, other };
 Want want_of(const c10::Argument& argument);
 
+// Whether it is a dtype, a layout or a memory format.
+bool takes_enum(const c10::Argument& argument);
+
 // The value as the schema's argument wants it: an int becomes a float or a list, a number where a
 // tensor is wanted becomes a wrapped number, as in Python. No value: it does not fit.
 std::optional<c10::IValue> convert(const c10::IValue& value, const c10::Argument& argument);

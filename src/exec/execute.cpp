@@ -125,6 +125,13 @@ const Operand& Call::operand(std::size_t i) const {
   return instruction_.args[i];
 }
 
+at::Tensor Call::tensor(std::size_t i) const {
+  c10::IValue value = (*this)[i];
+  if (!value.isTensor())
+    throw Error("argument " + std::to_string(i + 1) + " wants a tensor, got " + value.tagKind());
+  return std::move(value).toTensor();
+}
+
 void place_releases(Instruction& i) {
   i.release.clear();
   for (Slot slot : i.last_uses) {
@@ -147,7 +154,7 @@ void bind_if_needed(Instruction& i, const Values& slots) {
 void execute(Instruction& i, Values& slots, Stack& stack) {
   if (i.bind) bind_if_needed(i, slots);
   if (i.native) {
-    slots[i.result] = i.native(Call(i, slots));
+    slots[i.result] = bounded(i.native(Call(i, slots)));
   } else {
     stack.clear();
     for (const Input& input : i.inputs) push(input, slots, stack);

@@ -88,6 +88,9 @@ IValue write_back(exec::Program& program, IValue result) {
                   std::to_string(items.size()));
     }
     written[m.output] = true;
+    if (!program.slots[m.target].isTensor() || !items[m.output].isTensor())
+      throw Error("output " + std::to_string(m.output) +
+                  " is to be written back, but one of the two is no tensor");
     const at::Tensor& target = program.slots[m.target].toTensor();
     const at::Tensor& value = items[m.output].toTensor();
     if (target.is_same(value)) continue;
@@ -116,7 +119,7 @@ IValue run_plainly(exec::Program& p, exec::Stack& stack, const std::vector<IValu
   } catch (...) {
     rethrow(*current);
   }
-  return write_back(p, exec::evaluate(p.output, p.slots));
+  return write_back(p, exec::bounded(exec::evaluate(p.output, p.slots)));
 }
 
 std::pair<IValue, std::unique_ptr<exec::Plan>> run_planning(exec::Program& p,
@@ -131,7 +134,7 @@ std::pair<IValue, std::unique_ptr<exec::Plan>> run_planning(exec::Program& p,
   } catch (...) {
     rethrow(*current);
   }
-  return {write_back(p, exec::evaluate(p.output, p.slots)), std::move(plan)};
+  return {write_back(p, exec::bounded(exec::evaluate(p.output, p.slots))), std::move(plan)};
 }
 
 using Plans = std::vector<std::unique_ptr<exec::Plan>>;

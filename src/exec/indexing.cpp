@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx::exec {
 namespace {
@@ -11,10 +12,15 @@ namespace {
 using at::indexing::TensorIndex;
 using c10::IValue;
 
+std::int64_t to_integer(const IValue& v) {
+  if (v.isTensor()) return v.toTensor().item().toLong();
+  if (!v.isInt()) throw Error("a slice wants integers, got " + v.tagKind());
+  return v.toInt();
+}
+
 std::optional<c10::SymInt> bound(const IValue& v) {
   if (v.isNone()) return std::nullopt;
-  if (v.isTensor()) return c10::SymInt(v.toTensor().item().toLong());
-  return c10::SymInt(v.toInt());
+  return c10::SymInt(to_integer(v));
 }
 
 at::indexing::Slice to_slice(const Operand& operand, const Call& call) {
@@ -47,6 +53,9 @@ TensorIndex to_index(const Operand& operand, const Call& call) {
 std::vector<TensorIndex> indices(const Operand& operand, const Call& call) {
   std::vector<TensorIndex> out;
   if (operand.form == Operand::Form::tuple) {
+    if (operand.items.size() > limits::kIndexParts)
+      throw Error("an index has " + std::to_string(operand.items.size()) + " parts, and " +
+                  std::to_string(limits::kIndexParts) + " are the most");
     for (const Operand& item : operand.items) out.push_back(to_index(item, call));
   } else {
     out.push_back(to_index(operand, call));
@@ -63,11 +72,13 @@ std::vector<IValue> items_of(const IValue& sequence) {
 std::vector<IValue> slice_of(const std::vector<IValue>& items, const Operand& s, const Call& call) {
   auto size = static_cast<std::int64_t>(items.size());
   IValue step_value = call.value(s.items[2]);
-  std::int64_t step = step_value.isNone() ? 1 : step_value.toInt();
+  std::int64_t step = step_value.isNone() ? 1 : to_integer(step_value);
   if (step == 0) throw Error("slice step cannot be zero");
+  step = std::clamp(step, -size - 1, size + 1);  // one of them leads out of the list already
   auto clamp = [&](const IValue& v, std::int64_t otherwise) {
     if (v.isNone()) return otherwise;
-    std::int64_t i = v.toInt() < 0 ? v.toInt() + size : v.toInt();
+    std::int64_t i = to_integer(v);
+    if (i < 0) i += size;
     return step > 0 ? std::clamp<std::int64_t>(i, 0, size)
                     : std::clamp<std::int64_t>(i, -1, size - 1);
   };
@@ -104,7 +115,12 @@ IValue getitem(const Call& call) {
   const Operand& index = call.operand(1);
   if (base.isTensor()) return base.toTensor().index(indices(index, call));
   if (base.isList() || base.isTuple()) return sequence_item(base, index, call);
-  if (base.isGenericDict()) return base.toGenericDict().at(call.value(index));
+  if (base.isGenericDict()) {
+    const auto dict = base.toGenericDict();
+    const auto found = dict.find(call.value(index));
+    if (found == dict.end()) throw Error("the dict has no such key");
+    return found->value();
+  }
   throw Error("operator.getitem wants a tensor, tuple, list or dict, got " + base.tagKind());
 }
 
@@ -114,6 +130,8 @@ IValue setitem(const Call& call) {
   auto where = indices(call.operand(1), call);
   if (value.isTensor()) {
     base.index_put_(where, value.toTensor());
+  } else if (!value.isScalar()) {
+    throw Error("operator.setitem writes a tensor or a number, got " + value.tagKind());
   } else {
     base.index_put_(where, value.toScalar());
   }

@@ -45,7 +45,10 @@ using Lower = Operand (*)(const LayerCall&);
 std::vector<std::int64_t> ints(const Operand& o, std::size_t n) {
   if (o.kind == Kind::integer) return std::vector<std::int64_t>(n, o.constant.toInt());
   std::vector<std::int64_t> out;
-  for (const Operand& item : o.items) out.push_back(item.constant.toInt());
+  for (const Operand& item : o.items) {
+    if (item.kind != Kind::integer) throw Error("a hyper-parameter wants integers");
+    out.push_back(item.constant.toInt());
+  }
   if (out.size() == 1) out.resize(n, out[0]);
   if (out.size() != n) throw Error("a hyper-parameter wants " + std::to_string(n) + " numbers");
   return out;
@@ -58,12 +61,16 @@ Operand list(const std::vector<std::int64_t>& values) {
 
 // Padding on both sides, last dimension first, as torch.nn.functional.pad takes it.
 Operand both_sides(const LayerCall& l, const at::TensorBase& weight) {
+  if (weight.dim() < 3) throw Error("the weight of a convolution has three dimensions or more");
   auto dims = static_cast<std::size_t>(weight.dim() - 2);
   std::string word = l.text("padding");
   auto dilation = ints(l["dilation"], dims);
   std::vector<std::int64_t> pad;
   for (std::size_t d = dims; d-- > 0;) {
-    std::int64_t total = dilation[d] * (weight.size(static_cast<std::int64_t>(d) + 2) - 1);
+    std::int64_t total = 0;
+    if (__builtin_mul_overflow(dilation[d], weight.size(static_cast<std::int64_t>(d) + 2) - 1,
+                               &total))
+      throw Error("the dilation of a convolution is too large");
     std::int64_t left = word == "same"    ? total / 2
                         : word == "valid" ? 0
                                           : ints(l["padding"], dims)[d];

@@ -1,7 +1,10 @@
 #include "exec/operand.h"
 
+#include <fmt/format.h>
+
 #include "ir/dict.h"
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx::exec {
 
@@ -79,7 +82,34 @@ c10::IValue dict_of(const std::vector<c10::IValue>& flat) {
   return make_dict(flat[0].type(), element, flat);
 }
 
+void count_items(const c10::IValue& value, int depth, std::size_t& items) {
+  if (!value.isTuple() && !value.isList() && !value.isGenericDict()) return;
+  if (depth > limits::kListDepth)
+    throw Error(
+        fmt::format("lists are nested more than {} deep, which is too deep", limits::kListDepth));
+  const auto count = [&](const c10::IValue& item) {
+    if (++items > limits::kListItems)
+      throw Error(
+          fmt::format("a list has more than {} items, those of lists in it included, which is too "
+                      "many",
+                      limits::kListItems));
+    count_items(item, depth + 1, items);
+  };
+  if (value.isTuple())
+    for (const c10::IValue& item : value.toTupleRef().elements()) count(item);
+  else if (value.isList())
+    for (const c10::IValue& item : value.toListRef()) count(item);
+  else
+    for (const auto& entry : value.toGenericDict()) count(entry.value());
+}
+
 }  // namespace
+
+c10::IValue bounded(c10::IValue value) {
+  std::size_t items = 0;
+  count_items(value, 1, items);
+  return value;
+}
 
 c10::IValue evaluate(const Operand& operand, const std::vector<c10::IValue>& slots) {
   using Form = Operand::Form;

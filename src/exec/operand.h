@@ -71,6 +71,8 @@ using NamedOperands = std::vector<std::pair<std::string, Operand>>;
 
 // The value of an operand; slots are looked up in `slots`. Throws Error for a slice or an ellipsis.
 c10::IValue evaluate(const Operand& operand, const std::vector<c10::IValue>& slots);
+// The value, which was made of others. Throws Error if it is too deep or too large to be walked.
+c10::IValue bounded(c10::IValue value);
 // The kind of an operand when the slots are filled.
 Kind kind_of(const Operand& operand, const std::vector<c10::IValue>& slots);
 

@@ -47,7 +47,7 @@ class Call {
   bool has(std::size_t i) const { return i < size(); }
   c10::IValue value(const Operand& o) const { return evaluate(o, slots_); }
   c10::IValue operator[](std::size_t i) const { return evaluate(operand(i), slots_); }
-  at::Tensor tensor(std::size_t i) const { return (*this)[i].toTensor(); }
+  at::Tensor tensor(std::size_t i) const;  // throws Error for anything else
 
  private:
   const Instruction& instruction_;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/reciprocal.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <map>
@@ -10,6 +11,7 @@
 #include "exec/indexing.h"
 #include "exec/resolve.h"
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx::exec {
 namespace {
@@ -19,7 +21,10 @@ using c10::IValue;
 // ---- numbers, with Python's rules --------------------------------------------------------------
 
 bool is_int(const IValue& v) { return v.isInt() || v.isBool(); }
-std::int64_t as_int(const IValue& v) { return v.isBool() ? v.toBool() : v.toInt(); }
+std::int64_t as_int(const IValue& v) {
+  if (!is_int(v)) throw Error("expected an integer, got " + v.tagKind());
+  return v.isBool() ? v.toBool() : v.toInt();
+}
 
 double as_double(const IValue& v) {
   if (v.isDouble()) return v.toDouble();
@@ -28,18 +33,53 @@ double as_double(const IValue& v) {
   throw Error("expected a number, got " + v.tagKind());
 }
 
-std::int64_t nonzero(std::int64_t v) {
-  if (v == 0) throw Error("integer division by zero");
+// Python's integers grow; those of a graph have 64 bits.
+[[noreturn]] void too_large(std::int64_t a, const char* op, std::int64_t b) {
+  throw Error(fmt::format("{} {} {} does not fit into 64 bits", a, op, b));
+}
+std::int64_t int_add(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  if (__builtin_add_overflow(a, b, &out)) too_large(a, "+", b);
+  return out;
+}
+std::int64_t int_sub(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  if (__builtin_sub_overflow(a, b, &out)) too_large(a, "-", b);
+  return out;
+}
+std::int64_t int_mul(std::int64_t a, std::int64_t b) {
+  std::int64_t out = 0;
+  if (__builtin_mul_overflow(a, b, &out)) too_large(a, "*", b);
+  return out;
+}
+
+template <class Number>
+Number nonzero(Number v) {
+  if (v == 0) throw Error("division by zero");
   return v;
 }
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  std::int64_t q = a / nonzero(b);
+  if (nonzero(b) == -1) return int_sub(0, a);
+  std::int64_t q = a / b;
   return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q;
 }
+std::int64_t int_mod(std::int64_t a, std::int64_t b) {
+  if (nonzero(b) == -1) return 0;
+  std::int64_t r = a % b;
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
 std::int64_t int_pow(std::int64_t base, std::int64_t exponent) {
+  if (base == 0 || base == 1) return exponent == 0 ? 1 : base;
+  if (base == -1) return exponent % 2 == 0 ? 1 : -1;
+  if (exponent >= 64) too_large(base, "**", exponent);
   std::int64_t out = 1;
-  for (; exponent > 0; --exponent) out *= base;
+  for (; exponent > 0; --exponent) out = int_mul(out, base);
   return out;
+}
+std::int64_t to_integer(double v) {
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63
+  if (!(v >= -kEnd && v < kEnd)) throw Error(fmt::format("{} does not fit into 64 bits", v));
+  return static_cast<std::int64_t>(v);
 }
 double float_mod(double a, double b) {
   double r = std::fmod(a, b);
@@ -61,47 +101,53 @@ IValue arithmetic(const Call& call, Ints ints, Doubles doubles) {
   return doubles(as_double(a), as_double(b));
 }
 
+// A list that is made of others, not yet.
+void check_length(std::size_t items, std::size_t times) {
+  if (items > 0 && times > limits::kListItems / items)
+    throw Error(fmt::format("a list of {} times {} items is too long: at most {} are made", times,
+                            items, limits::kListItems));
+}
+
 IValue add(const Call& call) {
   if (is_sequence(call[0])) {
-    auto all = items(call[0]);
-    for (auto& v : items(call[1])) all.push_back(v);
+    auto all = items(call[0]), more = items(call[1]);
+    check_length(all.size() + more.size(), 1);
+    all.insert(all.end(), more.begin(), more.end());
     return tuple(std::move(all));
   }
   return arithmetic(
-      call, [](auto a, auto b) { return IValue(a + b); },
+      call, [](auto a, auto b) { return IValue(int_add(a, b)); },
       [](double a, double b) { return IValue(a + b); });
 }
 IValue sub(const Call& call) {
   return arithmetic(
-      call, [](auto a, auto b) { return IValue(a - b); },
+      call, [](auto a, auto b) { return IValue(int_sub(a, b)); },
       [](double a, double b) { return IValue(a - b); });
 }
 IValue mul(const Call& call) {
   if (is_sequence(call[0])) {
+    const auto once = items(call[0]);
+    const auto times = static_cast<std::size_t>(std::max<std::int64_t>(as_int(call[1]), 0));
+    check_length(once.size(), times);
     std::vector<IValue> all;
-    for (std::int64_t i = 0; i < as_int(call[1]); ++i) {
-      for (auto& v : items(call[0])) all.push_back(v);
-    }
+    if (!once.empty())
+      for (std::size_t i = 0; i < times; ++i) all.insert(all.end(), once.begin(), once.end());
     return tuple(std::move(all));
   }
   return arithmetic(
-      call, [](auto a, auto b) { return IValue(a * b); },
+      call, [](auto a, auto b) { return IValue(int_mul(a, b)); },
       [](double a, double b) { return IValue(a * b); });
 }
-IValue truediv(const Call& call) {
-  double b = as_double(call[1]);
-  if (b == 0) throw Error("division by zero");
-  return as_double(call[0]) / b;
-}
+IValue truediv(const Call& call) { return as_double(call[0]) / nonzero(as_double(call[1])); }
 IValue floordiv(const Call& call) {
   return arithmetic(
       call, [](auto a, auto b) { return IValue(floor_div(a, b)); },
-      [](double a, double b) { return IValue(std::floor(a / b)); });
+      [](double a, double b) { return IValue(std::floor(a / nonzero(b))); });
 }
 IValue mod(const Call& call) {
   return arithmetic(
-      call, [](auto a, auto b) { return IValue(a - floor_div(a, b) * b); },
-      [](double a, double b) { return IValue(float_mod(a, b)); });
+      call, [](auto a, auto b) { return IValue(int_mod(a, b)); },
+      [](double a, double b) { return IValue(float_mod(a, nonzero(b))); });
 }
 IValue pow(const Call& call) {
   return arithmetic(
@@ -158,11 +204,12 @@ IValue truth(const Call& call) { return truth_of(call[0]); }
 IValue not_(const Call& call) { return !truth_of(call[0]); }
 IValue neg(const Call& call) {
   IValue v = call[0];
-  return is_int(v) ? IValue(-as_int(v)) : IValue(-as_double(v));
+  return is_int(v) ? IValue(int_sub(0, as_int(v))) : IValue(-as_double(v));
 }
 IValue absolute(const Call& call) {
   IValue v = call[0];
-  return is_int(v) ? IValue(std::abs(as_int(v))) : IValue(std::abs(as_double(v)));
+  if (!is_int(v)) return std::abs(as_double(v));
+  return as_int(v) < 0 ? int_sub(0, as_int(v)) : as_int(v);
 }
 IValue invert(const Call& call) { return ~as_int(call[0]); }
 IValue identity(const Call& call) { return call[0]; }
@@ -188,7 +235,7 @@ IValue real(const Call& call) {
 template <double (*F)(double)>
 IValue rounded(const Call& call) {
   IValue v = call[0];
-  return is_int(v) ? IValue(as_int(v)) : IValue(static_cast<std::int64_t>(F(as_double(v))));
+  return is_int(v) ? IValue(as_int(v)) : IValue(to_integer(F(as_double(v))));
 }
 IValue to_int(const Call& call) { return rounded<std::trunc>(call); }
 IValue to_float(const Call& call) { return as_double(call[0]); }
@@ -212,7 +259,7 @@ IValue sum(const Call& call) {
   bool ints = std::all_of(all.begin(), all.end(), is_int);
   if (ints) {
     return std::accumulate(all.begin(), all.end(), std::int64_t{0},
-                           [](std::int64_t s, const IValue& v) { return s + as_int(v); });
+                           [](std::int64_t s, const IValue& v) { return int_add(s, as_int(v)); });
   }
   return std::accumulate(all.begin(), all.end(), 0.0,
                          [](double s, const IValue& v) { return s + as_double(v); });
@@ -228,11 +275,11 @@ IValue to_tuple(const Call& call) { return tuple(items(call[0])); }
 
 IValue size(const Call& call) {
   at::Tensor x = call.tensor(0);
-  return call.has(1) ? IValue(x.size(call[1].toInt())) : IValue(x.sizes());
+  return call.has(1) ? IValue(x.size(as_int(call[1]))) : IValue(x.sizes());
 }
 IValue stride(const Call& call) {
   at::Tensor x = call.tensor(0);
-  return call.has(1) ? IValue(x.stride(call[1].toInt())) : IValue(x.strides());
+  return call.has(1) ? IValue(x.stride(as_int(call[1]))) : IValue(x.strides());
 }
 IValue dim(const Call& call) { return call.tensor(0).dim(); }
 IValue numel(const Call& call) { return call.tensor(0).numel(); }
@@ -335,6 +382,7 @@ void bind_arithmetic(Instruction& instruction, const Values& slots) {
 
 // x.to(device or dtype or other, …): Python reads it by the kinds of its arguments.
 void bind_to(Instruction& instruction, const Values& slots) {
+  if (instruction.args.empty()) throw Error("to: there is no tensor");
   NamedOperands kwargs = instruction.kwargs;
   const char* flags[] = {"non_blocking", "copy"};
   std::size_t next_flag = 0;
@@ -368,8 +416,10 @@ const PythonFunction* look_up(const Functions& all, std::string_view name) {
 
 IValue get_attribute_of(const IValue& v, const std::string& name) {
   // torch.max(x, 1).values: a named tuple.
-  if (v.isTuple() && name == "values") return v.toTupleRef().elements()[0];
-  if (v.isTuple() && name == "indices") return v.toTupleRef().elements()[1];
+  if (v.isTuple() && v.toTupleRef().size() == 2) {
+    if (name == "values") return v.toTupleRef().elements()[0];
+    if (name == "indices") return v.toTupleRef().elements()[1];
+  }
   auto it = attributes().find(name);
   if (it == attributes().end() || !v.isTensor()) {
     throw Error("getattr: no attribute '" + name + "' of " + v.tagKind());
@@ -379,7 +429,12 @@ IValue get_attribute_of(const IValue& v, const std::string& name) {
 
 }  // namespace
 
-IValue get_attribute(const Call& call) { return get_attribute_of(call[0], call[1].toStringRef()); }
+IValue get_attribute(const Call& call) {
+  const IValue name = call[1];
+  if (!name.isString())
+    throw Error("getattr wants the name of an attribute, got " + name.tagKind());
+  return get_attribute_of(call[0], name.toStringRef());
+}
 
 bool reads_metadata_only(Native native) {
   return native == size || native == stride || native == dim || native == numel ||

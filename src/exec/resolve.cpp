@@ -126,7 +126,9 @@ Input make_input(const Argument& argument, const Operand* operand, const Functio
     input.nest = *operand;
   } else {
     c10::IValue value = evaluate(*operand, {});
-    auto converted = convert(value, argument);
+    // A number is no dtype, although an IValue keeps one as such.
+    const bool number = operand->kind == Kind::integer && takes_enum(argument);
+    auto converted = number ? std::nullopt : convert(value, argument);
     if (!converted) throw_unfit(argument, schema, value.tagKind());
     input.constant = std::move(*converted);
   }

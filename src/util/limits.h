@@ -31,4 +31,14 @@ inline constexpr std::uint64_t kExpandedBytes = 1ull << 30;
 // Python's reader gives up at about 1000; torch.export nests some 10 levels, 7 more per subgraph.
 inline constexpr std::size_t kJsonDepth = 500;
 
+// ---- running ------------------------------------------------------------------------------------
+
+// Items of a list that a model repeats or adds up; one that stands in several places counts as
+// often.
+inline constexpr std::size_t kListItems = 1'000'000;
+// Lists in lists that a model makes while it runs: all that walks them recurses.
+inline constexpr int kListDepth = 100;
+// Parts of an index of a tensor, which has no more dimensions in torch's kernels.
+inline constexpr std::size_t kIndexParts = 64;
+
 }  // namespace refx::limits
