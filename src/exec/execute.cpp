@@ -158,6 +158,7 @@ void execute(Instruction& i, Values& slots, Stack& stack) {
   } else {
     stack.clear();
     for (const Input& input : i.inputs) push(input, slots, stack);
+    if (i.guard) i.guard(i.op->schema(), stack);
     if (i.writes) count_writes(i, stack);
     i.op->callBoxed(stack);
     store_results(i, slots, stack);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exec/convert.h"
+#include "exec/guard.h"
 #include "exec/operand.h"
 #include "refx/executor.h"
 
@@ -75,6 +76,7 @@ struct Instruction {
   std::uint32_t results = 1;    // more: one slot each from `result` on; none: nobody wants it
   std::vector<Slot> last_uses;  // slots that nobody reads after this
   std::vector<Slot> release;    // those of them that are not taken
+  Guard guard = nullptr;        // of the operator
   bool writes = false;          // the schema says that it writes into an argument
 };
 

@@ -145,6 +145,7 @@ void give_operator(Instruction& instruction, const OperatorHandle& op,
     instruction.inputs.push_back(make_input(schema.arguments()[i], assignment[i], schema));
   }
   instruction.writes = schema.is_mutable();
+  instruction.guard = guard_of(schema.operator_name());
 }
 
 // The total distance between operands and schema, or -1.

@@ -163,6 +163,60 @@ TEST(HostileArguments, Enumerations) {
   refused({{"device", -7}}, "argument 'device'");
 }
 
+// Each of these died of a signal, or read what is not its own.
+TEST(HostileArguments, KernelsThatTrustTheirArguments) {
+  struct Case {
+    const char* target;
+    std::function<Args(Arg x, Arg one)> args;
+    const char* part;
+  };
+  const char* channels = "one for each channel";
+  const Arg none = None{};
+  const Case cases[] = {
+      {"aten.native_batch_norm.default",
+       [](Arg x, Arg one) -> Args { return {x, one, one, one, one, false, 0.1, 1e-5}; }, channels},
+      {"aten.native_batch_norm.default",
+       [=](Arg x, Arg) -> Args { return {x, none, none, none, none, false, 0.1, 1e-5}; }, channels},
+      {"aten._native_batch_norm_legit.default",
+       [](Arg x, Arg one) -> Args { return {x, one, one, one, one, true, 0.1, 1e-5}; }, channels},
+      {"aten._native_batch_norm_legit.no_stats",
+       [=](Arg x, Arg) -> Args { return {x, none, none, false, 0.1, 1e-5}; }, channels},
+      {"aten._native_batch_norm_legit_no_training.default",
+       [](Arg x, Arg one) -> Args { return {x, one, one, one, one, 0.1, 1e-5}; }, channels},
+      {"aten._batch_norm_with_update.default",
+       [](Arg x, Arg one) -> Args { return {x, one, one, one, one, 0.1, 1e-5}; }, channels},
+      {"aten._weight_norm_interface.default",
+       [](Arg x, Arg one) -> Args {
+         return {x, one, 0};
+       },
+       "weight norm"},
+      {"aten._scaled_dot_product_flash_attention_for_cpu.default",
+       [](Arg x, Arg one) -> Args {
+         return {x, one, one};
+       },
+       "fit together"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.target);
+    Model model = one_input([&](Builder& b, NodeId x) {
+      const NodeId one = b.call("aten.zeros.default", {ints({1, 1, 1, 1})});
+      return b.call("operator.getitem", {b.call(c.target, c.args(x, one)), 0});
+    });
+    expect_error([&] { model.forward({at::ones({2, 1 << 20, 1, 1})}); }, {"node '", c.part});
+  }
+}
+
+TEST(HostileArguments, OffsetsOfAnEmbeddingBag) {
+  Model model = one_input([](Builder& b, NodeId x) {
+    const NodeId weight = b.call("aten.ones.default", {ints({4, 4})});
+    const NodeId indices = b.call("aten.zeros.default", {ints({4})}, {{"dtype", at::kLong}});
+    return b.call("operator.getitem",
+                  {b.call("aten.embedding_bag.default", {weight, indices, x}), 0});
+  });
+  EXPECT_EQ(model.forward({at::tensor({0, 2}, at::kLong)}).toTensor().numel(), 8);
+  expect_error([&] { model.forward({at::tensor({0, -(1 << 20), 2}, at::kLong)}); }, {"negative"});
+}
+
 TEST(HostileArguments, HyperParametersOfLayers) {
   const auto refused = [](const Arg& dilation, at::Tensor weight, const char* part) {
     Builder b;
