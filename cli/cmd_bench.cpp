@@ -14,11 +14,12 @@
 namespace refx::cli {
 
 int bench(const BenchOptions& options) {
-  const Model model = open_model(options.model);
+  const Model model = load_to_run(options.model, options);
   std::optional<Model> against;
   Progress progress(100);
   refx::BenchOptions how = options.how;
-  if (!options.against.empty()) how.against = &against.emplace(open_model(options.against));
+  if (!options.against.empty())
+    how.against = &against.emplace(load_to_run(options.against, options));
   take_inputs(how.measure, model, options.inputs);
   how.measure.progress = progress.callback();
   const Benchmark result = refx::bench(model, how);

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "refx/executor.h"
 #include "refx/registry.h"
 #include "refx/text.h"
 #include "summary.h"
@@ -39,6 +40,7 @@ struct Summary {
       of.bytes += entry.tensor.nbytes();
     }
     if (m.source()) ranges = m.source()->ranges();
+    refused = refused_ops(m);
     for (const auto& transformation : registry())
       findings.emplace_back(transformation.get(), transformation->find(m));
   }
@@ -48,6 +50,7 @@ struct Summary {
   std::vector<const Node*> inputs;
   Tensors state[3];
   std::map<std::string, Source::Range> ranges;
+  std::vector<RefusedOp> refused;
   std::vector<std::pair<const Transformation*, Findings>> findings;
 };
 
@@ -90,6 +93,10 @@ void print_model(const Summary& s) {
   Table counts({Table::left, Table::right});
   for (const auto& [name, n] : s.counts) counts.row({name, std::to_string(n)});
   print_section("operators", counts);
+
+  Table refused({Table::left, Table::left});
+  for (const RefusedOp& op : s.refused) refused.row({op.op, op.reason});
+  print_section("operators that run only with --allow-ops, and why", refused);
 }
 
 void print_findings(const Summary& s) {
@@ -149,6 +156,13 @@ void write_state(Json& json, const Summary& s) {
   json.end();
 }
 
+void write_refused(Json& json, const Summary& s) {
+  json.key("refused_operators").array(Json::kLines);
+  for (const RefusedOp& op : s.refused)
+    json.object().member("operator", op.op).member("reason", op.reason).end();
+  json.end();
+}
+
 void write_findings(Json& json, const Summary& s) {
   json.key("sites").array(Json::kLines);
   for (const auto& [transformation, found] : s.findings)
@@ -175,6 +189,7 @@ void print_json(const InspectOptions& options, const Summary& s) {
   write_inputs(json, s);
   write_state(json, s);
   write(json.key("operators"), s.counts);
+  write_refused(json, s);
   write_findings(json, s);
   if (options.graph) json.member("graph", print_brief(s.model));
   say_exactly(json.end().take());

@@ -13,10 +13,11 @@
 namespace refx::cli {
 
 int verify(const VerifyOptions& options) {
-  const Model model = open_model(options.model);
+  const Model model = load_to_run(options.model, options);
   std::optional<Model> against;
   refx::VerifyOptions how = options.how;
-  if (!options.against.empty()) how.against = &against.emplace(open_model(options.against));
+  if (!options.against.empty())
+    how.against = &against.emplace(load_to_run(options.against, options));
   take_inputs(how.measure, model, options.inputs);
   Progress progress(0);
   how.measure.progress = progress.callback();

@@ -100,8 +100,17 @@ class CommandLine {
         ->type_name(kModel)
         ->option_text("OUT");
   }
-  void inputs(CLI::App* sub, std::string& path, Measure& to) {
-    sub->add_option("--inputs", path, "(args, kwargs), or args, or a dict by name, by torch.save")
+  // What a command has that runs a model.
+  void runs(CLI::App* sub, Runs& options, Measure& to) {
+    sub->footer(sub->get_footer() +
+                "\n\nIt runs the operators that the file names, but for those that touch files or "
+                "trust memory;\ndocs/security.md says what that means for files from others.");
+    sub->add_option("--allow-ops", options.allow_ops,
+                    "Run operators of this namespace, or this one (mylib.add), too; repeatable")
+        ->option_text("NAME")
+        ->allow_extra_args(false);
+    sub->add_option("--inputs", options.inputs,
+                    "(args, kwargs), or args, or a dict by name, by torch.save")
         ->type_name(kTensors)
         ->option_text("FILE");
     sub->add_option("--seed", to.seed, "For inputs that are generated, and random operators")
@@ -112,8 +121,8 @@ class CommandLine {
     sub->add_option("--threads", to.threads, what)->option_text("N")->check(CLI::Range(0, 1024));
   }
   // Where, on what and how long times are measured.
-  void timed(CLI::App* sub, std::string& path, Measure& to) {
-    inputs(sub, path, to);
+  void timed(CLI::App* sub, Runs& options, Measure& to) {
+    runs(sub, options, to);
     sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
         ->option_text("N")
         ->check(positive);
@@ -235,7 +244,7 @@ void CommandLine::define_running() {
           "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
           [this] { return run(run_options); });
   model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
-  inputs(sub, run_options.inputs, run_options.measure);
+  runs(sub, run_options, run_options.measure);
   threads(sub, run_options.measure, "Threads to run on; 0: as many as there are cores");
   sub->add_option("-o,--output", run_options.output, "Write the outputs, for torch.load")
       ->type_name(kTensors)
@@ -251,7 +260,7 @@ void CommandLine::define_running() {
   model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
   model(sub, "--against", verify_options.against, "Compare with this file, not with its original")
       ->option_text("OTHER");
-  inputs(sub, verify_options.inputs, verify_options.how.measure);
+  runs(sub, verify_options, verify_options.how.measure);
   sub->add_option("--tolerance", verify_options.how.tolerance,
                   "The largest relative error; without it, what rounding explains")
       ->option_text("X")
@@ -273,7 +282,7 @@ void CommandLine::define_lab() {
   model(sub, "MODEL", bench_options.model, "A .pt2 file")->required();
   model(sub, "--against", bench_options.against, "Compare with this file, not with its original")
       ->option_text("OTHER");
-  timed(sub, bench_options.inputs, bench_options.how.measure);
+  timed(sub, bench_options, bench_options.how.measure);
   sub->add_flag("--cuda-graph", bench_options.how.cuda_graph, "Capture a run and time its replays");
   sub->add_flag("--per-step", bench_options.how.per_step,
                 "Measure the model without each step, too");
@@ -292,7 +301,7 @@ void CommandLine::define_lab() {
       ->type_name(kTransformation)
       ->option_text(" ");
   output(sub, tune_options.output);
-  timed(sub, tune_options.inputs, tune_options.how.measure);
+  timed(sub, tune_options, tune_options.how.measure);
   sub->add_option("--trials", tune_options.how.record,
                   "Keep what was measured in this file (OUT.trials.jsonl)")
       ->option_text("FILE");
@@ -318,7 +327,7 @@ void CommandLine::define_lab() {
   sub->add_option("--run", bisect_options.run, "A command that judges the model at the path {}")
       ->option_text("COMMAND")
       ->excludes(tolerance);
-  inputs(sub, bisect_options.inputs, bisect_options.measure);
+  runs(sub, bisect_options, bisect_options.measure);
   threads(sub, bisect_options.measure, "Threads to run on (1)");
   sub->add_flag("--fresh", bisect_options.fresh,
                 "Forget what a search that was cut short had found");
@@ -335,7 +344,7 @@ void CommandLine::define_report() {
       ->option_text("OUT");
   sub->add_option("--title", report_options.how.title, "The page's title; else the name of MODEL")
       ->option_text("TEXT");
-  inputs(sub, report_options.inputs, report_options.how.measure);
+  runs(sub, report_options, report_options.how.measure);
   threads(sub, report_options.how.measure, "Threads to run on (1); 0: as many as there are cores");
   MeasuredReportOptions& how = report_options.how;
   sub->add_flag_callback(

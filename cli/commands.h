@@ -65,46 +65,52 @@ struct ForgetOptions {
 };
 int forget(const ForgetOptions& options);
 
+// Of a command that runs a model.
+struct Runs {
+  std::string model, inputs;
+  std::vector<std::string> allow_ops;
+};
+
 // What is left to `how` is the library's own: command_line.cpp fills it in, too.
-struct RunOptions {
-  std::string model, inputs, output;
+struct RunOptions : Runs {
+  std::string output;
   Measure measure;
   bool json = false;
 };
 int run(const RunOptions& options);
 
-struct VerifyOptions {
-  std::string model, against, inputs;
+struct VerifyOptions : Runs {
+  std::string against;
   refx::VerifyOptions how;
   bool json = false;
 };
 int verify(const VerifyOptions& options);
 
-struct BenchOptions {
-  std::string model, against, inputs;
+struct BenchOptions : Runs {
+  std::string against;
   refx::BenchOptions how;
   bool json = false;
 };
 int bench(const BenchOptions& options);
 
-struct TuneOptions {
-  std::string model, output, inputs, shard;
+struct TuneOptions : Runs {
+  std::string output, shard;
   std::vector<std::string> transformations;
   refx::TuneOptions how;
   bool resume = false, json = false;
 };
 int tune(const TuneOptions& options);
 
-struct BisectOptions {
-  std::string model, inputs, run;
+struct BisectOptions : Runs {
+  std::string run;
   std::optional<double> tolerance;  // one of these two is the check
   Measure measure;
   bool fresh = false, json = false;
 };
 int bisect(const BisectOptions& options);
 
-struct ReportOptions {
-  std::string model, output, inputs;
+struct ReportOptions : Runs {
+  std::string output;
   MeasuredReportOptions how;
 };
 int report(const ReportOptions& options);

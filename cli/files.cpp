@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "commands.h"
 #include "output.h"
 #include "refx/error.h"
 #include "util/shell_word.h"
@@ -37,6 +38,10 @@ void require_output(const char* command, const std::string& model, const std::st
   const auto folder = std::filesystem::path(output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder))
     throw Error(fmt::format("cannot write '{}': there is no folder '{}'", output, folder.string()));
+}
+
+Model load_to_run(const std::string& path, const Runs& options) {
+  return open_model(path, {.allow_ops = options.allow_ops});
 }
 
 void take_inputs(Measure& measure, const Model& model, const std::string& path) {

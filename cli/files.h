@@ -16,6 +16,10 @@ void require_unchanged_files();
 // Throws Error that shows the flag if a command that writes was not told where.
 void require_output(const char* command, const std::string& model, const std::string& output);
 
+// The model in a file that is going to be run.
+struct Runs;
+Model load_to_run(const std::string& path, const Runs& options);
+
 // The inputs in this file, if one was named; else the library chooses.
 void take_inputs(Measure& measure, const Model& model, const std::string& path);
 

@@ -20,6 +20,8 @@ std::string in_flags(Hint hint) {
       return "--threads 1";
     case Hint::more_seconds:
       return "a larger --seconds";
+    case Hint::allow_ops:
+      return "if you trust the file, --allow-ops with its name, or its namespace's, lets it run";
     case Hint::fixed_frequency:
       break;
   }

@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "refx/export.h"
@@ -10,12 +11,23 @@
 
 namespace refx {
 
+struct ExecutorOptions {
+  // Operators ("aten.from_file") and namespaces ("mylib") that the model may call besides those
+  // that its file may (LoadOptions).
+  std::vector<std::string> allow_ops = {};
+};
+
 // A graph compiled to a flat list of operator calls. Compile once, run many times, without Python.
 // The numerics are those of eager PyTorch. One run at a time per Executor.
+//
+// It calls operators of aten and prims that neither touch files nor take memory on trust; where the
+// model was made in this process and not loaded from a file, also those of other namespaces. Others
+// have to be allowed by name: see docs/security.md.
 class REFX_API Executor {
  public:
-  // Throws Error that names the node for what cannot run. Keeps the model's tensors, not the model.
-  explicit Executor(const Model& model);
+  // Throws Error that names the node for what cannot run, and HintedError for what is refused.
+  // Keeps the model's tensors, not the model.
+  explicit Executor(const Model& model, const ExecutorOptions& options = {});
   ~Executor();
   Executor(Executor&&) noexcept;
   Executor& operator=(Executor&&) noexcept;
@@ -40,5 +52,13 @@ class REFX_API Executor {
 // Runs the model on its user inputs, with an Executor that it makes on first use and after a
 // change.
 REFX_API c10::IValue run(Model& model, const std::vector<c10::IValue>& inputs);
+
+// An operator that the model calls, if only in a subgraph, and that is refused unless it is
+// allowed.
+struct RefusedOp {
+  std::string op;      // "aten.from_file"
+  std::string reason;  // "it reads any file, and can write it"
+};
+REFX_API std::vector<RefusedOp> refused_ops(const Model& model);
 
 }  // namespace refx

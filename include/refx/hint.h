@@ -20,6 +20,7 @@ enum class Hint : std::uint8_t {
   one_thread,
   more_seconds,
   fixed_frequency,  // of the processor
+  allow_ops,        // run an operator that is refused otherwise
 };
 // In the library's own words.
 REFX_API std::string to_string(Hint hint);

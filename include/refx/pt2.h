@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "refx/export.h"
 #include "refx/model.h"
@@ -13,6 +14,9 @@ namespace refx {
 struct LoadOptions {
   // Off: the model as the file shows it to PyTorch, without the steps that led there.
   bool history = true;
+  // Operators ("aten.from_file") and namespaces ("mylib") that the model may call when it runs,
+  // besides those that any file may; see Executor.
+  std::vector<std::string> allow_ops = {};
 };
 
 // Reads what torch.export.save wrote, and what save() wrote, without running any pickle. Weights

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "refx/export.h"
 
@@ -30,6 +31,9 @@ class REFX_API Source {
     std::optional<std::int64_t> min, max;
   };
   virtual const std::map<std::string, Range>& ranges() const = 0;
+
+  // What its operators may be besides the usual ones, as whoever opened it said; see Executor.
+  virtual const std::vector<std::string>& allowed_ops() const = 0;
 };
 
 }  // namespace refx

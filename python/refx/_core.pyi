@@ -150,7 +150,7 @@ def attribute_at(module: typing.Any, path: str) -> typing.Any:
     """
     What a get_attr node reads; None if it is not there.
     """
-def load(path: str, history: bool) -> Model:
+def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> Model:
     ...
 def operator_parts(target: str) -> tuple[str, str, str] | None:
     """

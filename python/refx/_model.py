@@ -66,7 +66,7 @@ def _core_of(model: Model | None) -> Any:
     return None if model is None else model._core
 
 
-def _patterns(value: str | Iterable[str]) -> list[str]:
+def _list(value: str | Iterable[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
@@ -121,7 +121,7 @@ class Model:
         """Applies transformations, by name or class, at the sites that the patterns choose."""
         names = [_name(t) for t in transformations]
         trial = self._core.copy()  # all of them or none
-        ids = [i for name in names for i in trial.apply(name, _patterns(only), _patterns(exclude))]
+        ids = [i for name in names for i in trial.apply(name, _list(only), _list(exclude))]
         self._core = trial
         return [step for step in self.log() if step.id in set(ids)]
 
@@ -282,17 +282,31 @@ class Model:
                 f"<details><summary>graph</summary><pre>{html.escape(self._core.text())}</pre></details>")
 
 
-def load(path: str | os.PathLike[str], *, history: bool = True) -> Model:
-    """Reads what ``torch.export.save`` or ``Model.save`` wrote, without running any pickle."""
-    return Model(_core.load(os.fspath(path), history))
+def _namespaces(program: torch.export.ExportedProgram) -> set[str]:
+    """Of the operators that a program calls."""
+    return {node.target.namespace for module in program.graph_module.modules()
+            if isinstance(module, torch.fx.GraphModule) for node in module.graph.nodes
+            if isinstance(node.target, torch._ops.OpOverload)}
 
 
-def from_exported(program: torch.export.ExportedProgram) -> Model:
-    """An ExportedProgram as a Model."""
+def load(path: str | os.PathLike[str], *, history: bool = True,
+         allow_ops: str | Iterable[str] = ()) -> Model:
+    """Reads what ``torch.export.save`` or ``Model.save`` wrote, without running any pickle.
+
+    When the model runs, it may call operators of aten and prims that neither touch files nor take
+    memory on trust, and those that ``allow_ops`` names: ``"mylib"`` (all of that namespace) or
+    ``"aten.from_file"``.
+    """
+    return Model(_core.load(os.fspath(path), history, _list(allow_ops)))
+
+
+def from_exported(program: torch.export.ExportedProgram, *,
+                  allow_ops: str | Iterable[str] = ()) -> Model:
+    """An ExportedProgram as a Model. It may call operators of the namespaces that the program uses."""
     folder = _folder([*program.state_dict.values(), *program.constants.values()])
     path = os.path.join(folder.name, "model.pt2")
     torch.export.save(program, path)
-    return Model(_core.load(path, True), folder)
+    return Model(_core.load(path, True, [*_list(allow_ops), *sorted(_namespaces(program))]), folder)
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,

@@ -183,11 +183,11 @@ void bind_model(py::module_& m) {
   bind_lab(model);
   m.def(
       "load",
-      [](const std::string& path, bool history) {
+      [](const std::string& path, bool history, std::vector<std::string> allow_ops) {
         const py::gil_scoped_release no_gil;
-        return load(path, {history});
+        return load(path, {history, std::move(allow_ops)});
       },
-      py::arg("path"), py::arg("history"));
+      py::arg("path"), py::arg("history"), py::arg("allow_ops"));
 }
 
 }  // namespace refx::python

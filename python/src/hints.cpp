@@ -20,6 +20,9 @@ std::string in_arguments(Hint hint) {
       return "threads=1";
     case Hint::more_seconds:
       return "more seconds";
+    case Hint::allow_ops:
+      return "if you trust the file, refx.load(path, allow_ops=[...]) with its name, or its "
+             "namespace's, lets it run";
     case Hint::fixed_frequency:
       break;
   }

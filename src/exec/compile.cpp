@@ -8,6 +8,7 @@
 #include "exec/resolve.h"
 #include "ir/content.h"
 #include "refx/error.h"
+#include "refx/hint.h"
 #include "util/first_line.h"
 
 namespace refx::exec {
@@ -125,6 +126,8 @@ Operand Compiler::result_of(Instruction& instruction) {
 
 Operand Compiler::call(std::string_view target, const std::vector<Operand>& args,
                        const NamedOperands& kwargs) {
+  const book::Target parts = book::parse_target(target);
+  policy_.require(parts.space, parts.name);
   c10::OperatorHandle op = find_operator(target);
   Instruction& instruction = emit();
   bind_operator(instruction, op, args, kwargs);
@@ -151,6 +154,7 @@ Operand Compiler::call_late(Bind bind, std::string name, std::vector<Operand> ar
 
 Operand Compiler::call_overloaded(std::string name, std::vector<Operand> args,
                                   NamedOperands kwargs) {
+  policy_.require("aten", name);
   if (book::overloads(name).empty()) {
     std::string near = book::nearest_operator(name);
     throw Error("no operator aten::" + name +
@@ -324,6 +328,8 @@ Program Compiler::compile() {
     node_ = &node;
     try {
       values_[id] = compile_node(id, node);
+    } catch (const HintedError& e) {
+      throw HintedError(where(node) + e.problem(), e.hint());
     } catch (const Error& e) {
       throw Error(where(node) + e.what());
     } catch (const c10::Error& e) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "book/target.h"
+#include "exec/policy.h"
 #include "exec/program.h"
 #include "refx/model.h"
 
@@ -15,7 +16,8 @@ namespace refx::exec {
 // write with.
 class Compiler {
  public:
-  explicit Compiler(const Model& model) : model_(model) {}
+  explicit Compiler(const Model& model, const std::vector<std::string>& allow_ops = {})
+      : model_(model), policy_(model, allow_ops) {}
   Program compile();
 
   // Each emits one instruction and returns its result; several results make a tuple.
@@ -49,6 +51,7 @@ class Compiler {
   Slot new_slot();
 
   const Model& model_;
+  Policy policy_;
   const Node* node_ = nullptr;  // the one being compiled
   Program program_;
   std::unordered_map<NodeId, Operand> values_;

@@ -9,6 +9,7 @@
 #include "exec/program.h"
 #include "exec/watch.h"
 #include "refx/error.h"
+#include "refx/hint.h"
 #include "util/first_line.h"
 
 namespace refx {
@@ -64,6 +65,8 @@ class SlotGuard {
   std::string where = "node '" + at.node + "' (" + at.target + "): ";
   try {
     throw;
+  } catch (const HintedError& e) {
+    throw HintedError(where + e.problem(), e.hint());
   } catch (const Error& e) {
     throw Error(where + e.what());
   } catch (const c10::Error& e) {
@@ -158,8 +161,9 @@ exec::Plan* find_plan(Plans& plans, const exec::Signature& signature,
 
 }  // namespace
 
-Executor::Executor(const Model& model) : program_(std::make_unique<Program>()) {
-  static_cast<exec::Program&>(*program_) = exec::Compiler(model).compile();
+Executor::Executor(const Model& model, const ExecutorOptions& options)
+    : program_(std::make_unique<Program>()) {
+  static_cast<exec::Program&>(*program_) = exec::Compiler(model, options.allow_ops).compile();
   program_->stack.reserve(16);
 }
 Executor::~Executor() = default;

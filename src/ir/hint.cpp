@@ -22,6 +22,8 @@ std::string to_string(Hint hint) {
       return "more seconds";
     case Hint::fixed_frequency:
       return "a fixed processor frequency";
+    case Hint::allow_ops:
+      return "allow_ops with its name, or its namespace's, lets it run";
   }
   return "";
 }

@@ -94,6 +94,7 @@ void write_original(const Pt2Source& source, std::string_view skeleton, const st
 Model load(const std::string& path, const LoadOptions& options) {
   auto source = std::make_shared<Pt2Source>();
   source->archive = Archive::open(path);
+  source->allowed = options.allow_ops;
   check_kind(*source->archive);
   const auto& records = source->archive->records();
   const bool touched = std::any_of(records.begin(), records.end(), [](const Record& record) {

@@ -29,6 +29,7 @@ class Pt2Source final : public Source {
   std::string_view output_spec() const override { return out_spec; }
   std::string_view sample_inputs() const override;
   const std::map<std::string, Range>& ranges() const override { return symbol_ranges; }
+  const std::vector<std::string>& allowed_ops() const override { return allowed; }
 
   // The original's record of that name: text, checked; throws Error if it is missing.
   std::string_view text(std::string_view record) const;
@@ -80,6 +81,7 @@ class Pt2Source final : public Source {
   Symbols symbols;
   std::string in_spec, out_spec;
   std::map<std::string, Range> symbol_ranges;
+  std::vector<std::string> allowed;  // operators and namespaces
 };
 
 // Whether the model is what the source's original holds, bit for bit.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "refx/error.h"
+#include "refx/hint.h"
 #include "refx/report.h"
 
 namespace refx {
@@ -24,6 +25,8 @@ Measured<Result> measured(const char* what, bool wanted, const Model& model,
   try {
     return {run(), {}};
   } catch (const Error& error) {
+    const auto* hinted = dynamic_cast<const HintedError*>(&error);
+    if (hinted && hinted->hint() == Hint::allow_ops) throw;  // the user decides
     notes.push_back(fmt::format("no {}: {}", what, error.what()));
     return {{}, error.what()};
   }

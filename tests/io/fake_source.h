@@ -12,12 +12,14 @@ namespace refx::testing {
 struct FakeSource : Source {
   std::string file = "model.pt2", in, out, samples;
   std::map<std::string, Range> symbols;
+  std::vector<std::string> allowed;
 
   const std::string& path() const override { return file; }
   std::string_view input_spec() const override { return in; }
   std::string_view output_spec() const override { return out; }
   std::string_view sample_inputs() const override { return samples; }
   const std::map<std::string, Range>& ranges() const override { return symbols; }
+  const std::vector<std::string>& allowed_ops() const override { return allowed; }
 };
 
 // The model of a text as if it came from this file.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "exec/policy.h"
 #include "lab/bench/clock.h"
 #include "lab/bench/contest.h"
 #include "lab/run/machine.h"
@@ -482,6 +483,7 @@ Tuning tune(Model& model, const TuneOptions& options) {
   if (!whole && (options.shard < 0 || options.shard >= options.shards))
     throw Error(fmt::format("there is no part {} of {}: parts are counted from 0", options.shard,
                             options.shards));
+  exec::require_allowed(model);
   Model result = model;
   Tuning tuning = Tuner(model, options).run(result);
   if (tuning.changed) model = std::move(result);

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "exec/policy.h"
 #include "lab/run/forms.h"
 #include "lab/run/machine.h"
 #include "lab/run/sized_inputs.h"
@@ -33,6 +34,8 @@ class Verifier {
         options_(options),
         original_(original_of_forms(options.against ? *options.against : original_of(model), model,
                                     wide_forms_)) {
+    exec::require_allowed(model);
+    exec::require_allowed(original_.model);
     const std::string& device = options.measure.device;
     if (!device.empty() && to_device(device, model) != to_device("", model))
       throw Error(fmt::format("verify runs models where they are, not on '{}'", device));

@@ -98,6 +98,30 @@ def test_export():
     assert not model.log()
 
 
+def test_operators_of_ones_own(tmp_path):
+    """A program that was made here may call what it names; a file has to be trusted with it."""
+
+    @torch.library.custom_op("refx_model_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    module.register_forward_hook(lambda module, args, output: torch.ops.refx_model_test.twice(output))
+    x = torch.randn(3, 2)
+    program = torch.export.export(module, (x,))
+    torch.testing.assert_close(refx.from_exported(program)(x), module(x))
+
+    torch.export.save(program, tmp_path / "model.pt2")
+    with pytest.raises(refx.Error, match=r"refx_model_test.twice is refused.*allow_ops"):
+        refx.load(tmp_path / "model.pt2")(x)
+    for name in ("refx_model_test", ["refx_model_test.twice"]):
+        model = refx.load(tmp_path / "model.pt2", allow_ops=name)
+        torch.testing.assert_close(model(x), module(x))
+        model.apply("fuse-bias-in-linear")
+        assert model.verify()
+
+
 def test_errors(program, tmp_path):
     model = refx.from_exported(program[0])
     with pytest.raises(refx.Error, match="did you mean 'merge-linears'"):
