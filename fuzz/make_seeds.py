@@ -1,9 +1,10 @@
-"""Writes what the search starts from: files that the tests export, values that torch.save writes.
+"""Writes what the search starts from: files of the tests, values that torch.save writes.
 
 usage: make_seeds.py FOLDER MODELS…
 """
 
 import io
+import re
 import shutil
 import sys
 import zipfile
@@ -25,7 +26,7 @@ def values():
     yield shared, shared, (shared, {"again": shared})
 
 
-def pickles_in(file, prefix=""):
+def pickles_in(file):
     """Of torch.save'd files, also of those inside a .pt2 file."""
     with zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
@@ -34,6 +35,14 @@ def pickles_in(file, prefix=""):
                 yield data
             elif name.endswith(".pt"):
                 yield from pickles_in(io.BytesIO(data))
+
+
+def texts():
+    """Models in the text form, from the tests of the transformations."""
+    for test in sorted((Path(__file__).parents[1] / "tests" / "transforms").glob("*_test.cpp")):
+        for text in re.findall(r'R"\((.*?)\)"', test.read_text(), re.DOTALL):
+            if "graph():" in text:
+                yield text
 
 
 def main():
@@ -50,12 +59,12 @@ def main():
             has_history = any(name.endswith("refx/history.json") for name in archive.namelist())
         shutil.copy(model, folder / ("history" if has_history else "program"))
         if not has_history:
-            shutil.copy(model, folder / "zip")
             pickles += pickles_in(model)
+    shutil.copy(min(models, key=lambda model: model.stat().st_size), folder / "zip")
     for i, data in enumerate(sorted(set(pickles))):
         (folder / "pickle" / str(i)).write_bytes(data)
-    for text in (Path(__file__).parent / "text").glob("*"):
-        shutil.copy(text, folder / "text")
+    for i, text in enumerate(texts()):
+        (folder / "text" / str(i)).write_text(text)
 
 
 main()
