@@ -69,18 +69,20 @@ std::vector<StepId> History::select(std::string_view what) const {
 
 namespace {
 
-const Node* node_after(const Edit& edit) {
+// The edit, if it leaves a node there.
+const Change<Node>* node_written(const Edit& edit) {
   const auto* change = std::get_if<Change<Node>>(&edit);
-  return change ? change->after.get() : nullptr;
+  return change && change->after ? change : nullptr;
 }
 
-// Whether the step put in a node that refers to the object.
-bool comes_to_use(const Step& step, ObjectKey object) {
-  bool found = false;
-  for (const Edit& edit : step.edits)
-    if (const auto* change = std::get_if<Change<Node>>(&edit); change && !change->before)
-      for_each_reference(*change->after, [&](ObjectKey used) { found |= used == object; });
-  return found;
+// Whether the edit made its node read a tensor, or call a module, that it did not before.
+bool comes_to_use(const Change<Node>& change) {
+  if (!change.before) return true;
+  auto called = [](const Node& node) -> std::string_view {
+    return node.op == Opcode::call_module ? node.target : std::string_view();
+  };
+  return bound_state(*change.before) != bound_state(*change.after) ||
+         called(*change.before) != called(*change.after);
 }
 
 }  // namespace
@@ -94,9 +96,9 @@ void History::Index::add(const Step& step) {
       else
         all.push_back({step.id, invalidates});
     });
-    if (const Node* node = node_after(edit))
-      for_each_reference(*node, [&](ObjectKey object) {
-        readers[object].push_back({step.id, false});
+    if (const auto* change = node_written(edit))
+      for_each_reference(*change->after, [&, comes = comes_to_use(*change)](ObjectKey object) {
+        readers[object].push_back({step.id, comes});
       });
   }
 }
@@ -110,8 +112,8 @@ void History::Index::remove(const Step& step) {
   };
   for (const Edit& edit : step.edits) {
     for_each_write(edit, [&](ObjectKey object, bool) { drop(writers, object); });
-    if (const Node* node = node_after(edit))
-      for_each_reference(*node, [&](ObjectKey object) { drop(readers, object); });
+    if (const auto* change = node_written(edit))
+      for_each_reference(*change->after, [&](ObjectKey object) { drop(readers, object); });
   }
 }
 
@@ -126,7 +128,8 @@ const History::Index& History::index() {
 
 void History::add(std::shared_ptr<const Step> step) {
   const StepId id = step->id;
-  live_.emplace_hint(live_.end(), id, step);
+  const auto at = live_.emplace_hint(live_.end(), id, step);
+  REFX_CHECK(at->second == step, "two steps have one id");
   note(*step);
 }
 
@@ -182,14 +185,9 @@ std::vector<StepId> History::dependents(const Model& model, StepId id) const {
     for_each_write(edit, [&](ObjectKey object, bool) { collect(writers, object, false); });
     const auto* change = std::get_if<Change<Node>>(&edit);
     if (!change) {
-      // Who came to use a tensor or a module relies on what this step made of it.
-      for_each_write(edit, [&](ObjectKey object, bool) {
-        auto it = readers.find(object);
-        if (it == readers.end()) return;
-        for (const Access& access : it->second)
-          if (access.step > id && comes_to_use((*this)[access.step], object))
-            found.push_back(access.step);
-      });
+      // Who came to use a tensor or a module, which is what a reader's mark says, relies on what
+      // this step made of it.
+      for_each_write(edit, [&](ObjectKey object, bool) { collect(readers, object, true); });
       continue;
     }
     if (!change->before) {

@@ -48,6 +48,27 @@ TEST(History, StepsAtNeighbouringSitesAreIndependent) {
   for (std::uint32_t id : {3, 4, 5, 6}) EXPECT_TRUE(history.dependents(model, StepId(id)).empty());
 }
 
+TEST(History, WhoIsReboundToATensorDependsOnItsMaker) {
+  Model model = two_blocks();
+  const std::string before = snapshot(model);
+  const NodeId weight = model.graph().readers("a.q.weight").front();
+  {
+    Editor editor(model);
+    editor.add_state({"other", StateKind::parameter, true, at::ones({4, 4})});
+    editor.commit({"one", "one", "here", {}});
+  }
+  {
+    Editor editor(model);
+    Node node = model.graph()[weight];
+    node.state = "other";
+    editor.set_node(weight, std::move(node));
+    editor.commit({"two", "two", "here", {}});
+  }
+  EXPECT_EQ(model.history().dependents(model, StepId(1)), std::vector<StepId>{StepId(2)});
+  reverse(model, StepId(1), {.dependents = Dependents::cascade});
+  EXPECT_EQ(snapshot(model), before);
+}
+
 TEST(History, AnIndexChangesNoAnswer) {
   Model model = merged_and_fused();
   std::vector<std::vector<StepId>> without, with;
