@@ -18,8 +18,15 @@ TypePtr type_of(const at::TensorBase& tensor) {
 
 namespace {
 
+// What is too large for a number becomes some other: no tensor is as large.
+std::int64_t wrapped(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  (void)__builtin_mul_overflow(a, b, &product);
+  return product;
+}
+
 Dim product(const Dim& a, const Dim& b) {
-  if (a.known() && b.known()) return a.value * b.value;
+  if (a.known() && b.known()) return wrapped(a.value, b.value);
   if (a.known() && a.value == 1) return b;
   if (b.known() && b.value == 1) return a;
   auto factor = [](const Dim& dim) {
@@ -30,7 +37,8 @@ Dim product(const Dim& a, const Dim& b) {
   const bool hinted = a.value >= 0 && b.value >= 0;
   // Numbers come first, as sympy prints them.
   const bool swap = !a.known() && b.known();
-  return {factor(swap ? b : a) + "*" + factor(swap ? a : b), hinted ? a.value * b.value : -1};
+  return {factor(swap ? b : a) + "*" + factor(swap ? a : b),
+          hinted ? wrapped(a.value, b.value) : -1};
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ std::optional<at::Tensor> view_of(const at::Tensor& input, std::string_view op, 
     const auto dim = integer(node, 1, 0);
     if (!dim) return std::nullopt;
     const auto at = static_cast<std::size_t>(*dim < 0 ? *dim + input.dim() : *dim);
+    if (at >= sizes->size()) return std::nullopt;
     return input.narrow(static_cast<std::int64_t>(at), 0, (*sizes)[at]);
   }
   return std::nullopt;

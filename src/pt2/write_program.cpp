@@ -224,7 +224,7 @@ class ProgramWriter {
                const c10::FunctionSchema* schema) const {
     std::vector<NodeId> items;  // by position
     for (NodeId user : graph_.users(id))
-      if (is_getitem(graph_[user]))
+      if (is_getitem(graph_[user]) && graph_[user].args.size() == 2)
         if (auto* i = graph_[user].args[1].get<std::int64_t>(); i && *i >= 0 && *i < 100000) {
           items.resize(std::max(items.size(), static_cast<std::size_t>(*i) + 1));
           items[static_cast<std::size_t>(*i)] = user;
