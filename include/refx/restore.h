@@ -9,7 +9,8 @@ namespace refx {
 
 // Puts a model back together from what was saved of it: values at their places, then the steps that
 // led there. For those who read models from somewhere; a change of a model goes through the Editor.
-// Nothing is taken back: a model whose restoring failed is to be dropped.
+// Nothing is taken at its word: values and steps are checked before anybody uses them. Nothing is
+// taken back either: a model whose restoring failed is to be dropped.
 class REFX_API Restorer {
  public:
   explicit Restorer(Model& model) : model_(model) {}
@@ -19,21 +20,25 @@ class REFX_API Restorer {
   // Makes room for that many objects.
   template <class T>
   void reserve(std::size_t size);
-  // An empty place before `where` (no id: at the end), and the value that stands in one.
+  // An empty place before `where` (no id: at the end), and the value that stands in one. What a
+  // node refers to is put before it.
   template <class T>
   Id<T> add_slot(Id<T> where = {});
   template <class T>
   void put(Id<T> id, std::shared_ptr<const T> value);
 
-  // A step that is applied to what is there: its edits have no `before` yet.
+  // Steps, each of which must lead from one valid model to another; else throws Error. Either all
+  // of them are applied, oldest first, to what is there: their edits have no `before` yet …
   void apply(Step step);
-  // A step whose edits stand in the model already. What it erased keeps its name for its return.
+  // … or all are recorded, newest first, of which the model has the edits already. What they erased
+  // keeps its name for its return.
   void record(Step step);
-  // The id that the next new step gets.
+  // The id that the next new step gets, which is greater than those of all steps.
   void set_next_step(std::uint32_t next);
 
  private:
   Model& model_;
+  std::unique_ptr<Model> earlier_;  // as it was before the steps that were recorded
 };
 
 }  // namespace refx

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include "ir/content.h"
+#include "ir/piece.h"
 #include "refx/hint.h"
+#include "util/first_line.h"
 
 namespace refx {
 
@@ -36,7 +38,8 @@ bool left_alone(const at::Tensor& values, const at::Tensor& original) {
   } catch (const LostContent&) {
     return false;
   }
-  return at::equal(values.reshape(original.sizes()), original);
+  return values.dtype() == original.dtype() && values.device() == original.device() &&
+         at::equal(values.reshape(original.sizes()), original);
 }
 
 [[noreturn]] void refuse(const Step& step, const std::string& name, const std::string& why) {
@@ -62,39 +65,54 @@ bool any_changed(const Model& model, const Step& step) {
   return next != step.stamps.end();
 }
 
+using Carried = std::unordered_map<StateId, at::TensorBase>;
+using StateChanges = std::unordered_map<StateId, const StateChange*>;
+
+// Hands what a tensor is now to what it was made of.
+void carry(const Step& step, const StateEntry& entry, const std::vector<const Piece*>& pieces,
+           const StateChanges& changes, Carried& carried) {
+  if (pieces.empty())
+    refuse(step, entry.name, "and the change cannot be carried back to its originals");
+  const at::Tensor current(entry.tensor);
+  for (const Piece* piece : pieces) {
+    const StateChange* part = piece->part ? changes.at(piece->part) : nullptr;
+    if (part ? !fits(*piece, current, part->before->tensor) : !is_inside(*piece, current))
+      refuse(step, entry.name, "and has another shape now");
+    const at::Tensor values = part_of(current, *piece);
+    if (!part) {
+      if (!values.eq(piece->fill).all().item<bool>())
+        refuse(step, entry.name, "also where it has no original to go back to");
+      continue;
+    }
+    const at::Tensor original(part->before->tensor);
+    // An original whose values were left alone returns as it is.
+    if (!left_alone(values, original)) carried[piece->part] = like_original(values, original);
+  }
+}
+
 }  // namespace
 
 std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, const Step& step,
                                                          const ReverseOptions& options) {
-  std::unordered_map<StateId, at::TensorBase> carried;
+  Carried carried;
   if (options.discard_changes || !any_changed(model, step)) return carried;
 
-  std::unordered_map<StateId, const StateChange*> changes;
+  StateChanges changes;
   for (const Edit& edit : step.edits)
     if (const auto* change = std::get_if<StateChange>(&edit)) changes.emplace(change->id, change);
+  std::unordered_map<StateId, std::vector<const Piece*>> pieces;
+  for (const Piece& piece : step.pieces) pieces[piece.whole].push_back(&piece);
 
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   for (const TensorStamp& stamp : step.stamps) {
     const StateEntry& entry = model.state()[stamp.state];
-    const StateChange& whole = *changes.at(stamp.state);
-    if (!is_changed(stamp, whole.after->tensor, entry.tensor)) continue;
-    const at::Tensor current(entry.tensor);
-    bool any = false;
-    for (const Piece& piece : step.pieces) {
-      if (piece.whole != stamp.state) continue;
-      any = true;
-      const at::Tensor values = part_of(current, piece);
-      if (!piece.part) {
-        if (!values.eq(piece.fill).all().item<bool>())
-          refuse(step, entry.name, "also where it has no original to go back to");
-        continue;
-      }
-      const at::Tensor original(changes.at(piece.part)->before->tensor);
-      // An original whose values were left alone returns as it is.
-      if (!left_alone(values, original)) carried[piece.part] = like_original(values, original);
+    if (!is_changed(stamp, changes.at(stamp.state)->after->tensor, entry.tensor)) continue;
+    try {
+      carry(step, entry, pieces[stamp.state], changes, carried);
+    } catch (const c10::Error& error) {  // a dtype that torch cannot compare
+      refuse(step, entry.name, first_line(error.what_without_backtrace()));
     }
-    if (!any) refuse(step, entry.name, "and the change cannot be carried back to its originals");
   }
   return carried;
 }

@@ -1,6 +1,14 @@
 #include "refx/restore.h"
 
+#include <fmt/format.h>
+
 #include "edit/access.h"
+#include "edit/check_step.h"
+#include "edit/references.h"
+#include "edit/step_store.h"
+#include "edit/transaction.h"
+#include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx {
 
@@ -22,43 +30,85 @@ template ModuleId Restorer::add_slot(ModuleId);
 
 template <class T>
 void Restorer::put(Id<T> id, std::shared_ptr<const T> value) {
+  check_value(model_, *value);
   ModelAccess::reserve_name(model_, id, value->name);
   ModelAccess::exchange(model_, id, std::move(value));
   ModelAccess::touch(model_);
+  if constexpr (std::is_same_v<T, Node>)
+    if (const auto found = broken_references(model_, id); !found.empty())
+      throw Error(found.front());
 }
 template void Restorer::put(NodeId, std::shared_ptr<const Node>);
 template void Restorer::put(StateId, std::shared_ptr<const StateEntry>);
 template void Restorer::put(ModuleId, std::shared_ptr<const Module>);
 
-void Restorer::apply(Step step) {
-  for (Edit& edit : step.edits)
+namespace {
+
+// An object has one name, whether it is there or not.
+template <class T>
+const std::string* name_in(const Change<T>& change) {
+  const auto& value = change.after ? change.after : change.before;
+  return value ? &value->name : nullptr;
+}
+
+void reserve_names(Model& model, const Step& step) {
+  for (const Edit& edit : step.edits)
     std::visit(
-        [&]<class T>(Change<T>& change) {
-          const auto& table = ModelAccess::table<T>(model_);
-          change.before = table.pointer(change.id);
-          if (change.after && !change.before && !table.find_erased(change.after->name))
-            ModelAccess::reserve_name(model_, change.id, change.after->name);
-          ModelAccess::exchange(model_, change.id, change.after);
+        [&](const auto& change) {
+          if (const std::string* name = name_in(change))
+            ModelAccess::reserve_name(model, change.id, *name);
         },
         edit);
-  ModelAccess::touch(model_);
-  ModelAccess::add(ModelAccess::history(model_), std::make_shared<Step>(std::move(step)));
+}
+
+}  // namespace
+
+void Restorer::apply(Step step) {
+  const History& history = model_.history();
+  if (!history.empty() && step.id <= history.back().id)
+    throw Error(
+        fmt::format("step {} stands after step {}", step.id.value, history.back().id.value));
+  check_values(model_, step);
+  reserve_names(model_, step);
+  Transaction transaction(model_);
+  for (const Edit& edit : step.edits)
+    std::visit([&](const auto& change) { transaction.write(change.id, change.after); }, edit);
+  step.edits = transaction.keep();
+  check_step(step);
+  check_pieces(step);
+  check_model(model_, step, step.edits);
+  StepStore(model_).add(std::make_shared<Step>(std::move(step)));
 }
 
 void Restorer::record(Step step) {
+  const History& history = model_.history();
+  if (!history.empty() && step.id >= history.begin()->id)
+    throw Error(
+        fmt::format("step {} stands before step {}", step.id.value, history.begin()->id.value));
+  check_values(model_, step);
+  check_step(step);
+  if (!earlier_) earlier_ = std::make_unique<Model>(model_);
+  reserve_names(model_, step);
+  reserve_names(*earlier_, step);
+  Transaction back(*earlier_);
   for (const Edit& edit : step.edits)
     std::visit(
         [&]<class T>(const Change<T>& change) {
-          const auto& table = ModelAccess::table<T>(model_);
-          const std::string& name = (change.before ? change.before : change.after)->name;
-          if (!table.contains(change.id) && !table.name_taken(name))
-            ModelAccess::reserve_name(model_, change.id, name);
+          const T* found = ModelAccess::table<T>(*earlier_).find(change.id);
+          if (found ? !change.after || change.after->name != found->name : change.after != nullptr)
+            throw Error(fmt::format("step {} did not leave '{}' as it was found", step.id.value,
+                                    *name_in(change)));
+          back.write(change.id, change.before);
         },
         edit);
-  ModelAccess::add(ModelAccess::history(model_), std::make_shared<Step>(std::move(step)));
+  check_model(*earlier_, step, back.keep());
+  StepStore(model_).add(std::make_shared<Step>(std::move(step)));
 }
 
 void Restorer::set_next_step(std::uint32_t next) {
+  const History& history = model_.history();
+  if (next == 0 || next > limits::kStepId || (!history.empty() && next <= history.back().id.value))
+    throw Error(fmt::format("{} cannot be the number of the next step", next));
   ModelAccess::next_id(ModelAccess::history(model_)) = next;
 }
 

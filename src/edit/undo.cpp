@@ -112,7 +112,9 @@ class ReversalRun {
       undone_.push_back(kept ? kept : removed_.back());
     }
     if (const auto found = problems(model_, transaction_.edits()); !found.empty())
-      throw InternalError(fmt::format("reversing broke the model: {}", fmt::join(found, "; ")));
+      throw Error(fmt::format(
+          "these steps cannot be reversed without others: {}; reverse the later steps too",
+          fmt::join(found, "; ")));
   }
 
   // From here on new steps may take the names of what was undone.
@@ -160,7 +162,8 @@ class ReversalRun {
     for (const StepId id : new_steps()) {
       Transaction once(model_);
       const StepPtr step = steps_.remove(id);
-      write_back(once, *step, {.dependents = Dependents::cascade, .discard_changes = true});
+      for (const Edit& edit : step->edits)
+        std::visit([&](const auto& change) { once.write(change.id, change.before); }, edit);
       once.keep();
       steps_.purge(*step);
     }
@@ -180,14 +183,21 @@ class ReversalRun {
   bool redoable_, made_way_ = false, done_ = false;
 };
 
-// Every node that a step, or a step it builds on, wrote.
-void collect_nodes(const std::map<StepId, StepPtr>& steps, const ReversalPlan& plan, StepId id,
-                   std::set<StepId>& seen, std::vector<NodeId>& nodes) {
-  if (!seen.insert(id).second) return;
-  for (const Edit& edit : steps.at(id)->edits)
-    if (const auto* change = std::get_if<Change<Node>>(&edit)) nodes.push_back(change->id);
-  if (auto it = plan.dependents.find(id); it != plan.dependents.end())
-    for (StepId cause : it->second) collect_nodes(steps, plan, cause, seen, nodes);
+// Every node that a step, or a step it builds on, wrote; but for those steps that were seen.
+std::vector<NodeId> nodes_behind(const std::map<StepId, StepPtr>& steps, const ReversalPlan& plan,
+                                 StepId id, std::set<StepId>& seen) {
+  std::vector<NodeId> nodes;
+  std::vector<StepId> waiting = {id};
+  while (!waiting.empty()) {
+    const StepId next = waiting.back();
+    waiting.pop_back();
+    if (!seen.insert(next).second) continue;
+    for (const Edit& edit : steps.at(next)->edits)
+      if (const auto* change = std::get_if<Change<Node>>(&edit)) nodes.push_back(change->id);
+    if (auto it = plan.dependents.find(next); it != plan.dependents.end())
+      waiting.insert(waiting.end(), it->second.begin(), it->second.end());
+  }
+  return nodes;
 }
 
 void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Reversal& result) {
@@ -201,13 +211,12 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
   // Runs of dependents of one transformation are found in one pass.
   for (auto it = plan.dependents.begin(); it != plan.dependents.end();) {
     const Step& first = *steps.at(it->first);
-    std::unordered_map<NodeId, std::size_t> concerned;  // node -> index in result.replaced
+    std::unordered_map<NodeId, std::size_t> concerned;  // node -> first index in result.replaced
+    std::set<StepId> seen;
     for (; it != plan.dependents.end() && steps.at(it->first)->signature == first.signature; ++it) {
       const Step& step = *steps.at(it->first);
-      std::set<StepId> seen;
-      std::vector<NodeId> nodes;
-      collect_nodes(steps, plan, step.id, seen, nodes);
-      for (NodeId node : nodes) concerned.emplace(node, result.replaced.size());
+      for (NodeId node : nodes_behind(steps, plan, step.id, seen))
+        concerned.emplace(node, result.replaced.size());
       result.replaced.push_back({step.id, label(step), {}});
     }
     if (!again) continue;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "edit/references.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -46,6 +47,12 @@ void check_state(const Model& model, const Node& node, std::vector<std::string>&
         fmt::format("node '{}' and its tensor '{}' have different sizes", node.name, name));
 }
 
+void check_place(const Model& model, NodeId id, std::vector<std::string>& out) {
+  const Node& node = model.graph()[id];
+  if (node.op == Opcode::output && id != model.graph().last())
+    out.push_back(fmt::format("output node '{}' is not the last node", node.name));
+}
+
 void check_erased(const Model& model, const Change<Node>& change, std::vector<std::string>& out) {
   if (!change.before || model.graph().num_users(change.id) == 0) return;
   out.push_back(fmt::format("node '{}' was erased but is still used", change.before->name));
@@ -63,7 +70,8 @@ void check_erased(const Model& model, const Change<Module>& change, std::vector<
 }
 
 void check_written(const Model& model, const Change<Node>& change, std::vector<std::string>& out) {
-  for (std::string& problem : problems(model, change.id)) out.push_back(std::move(problem));
+  for (std::string& problem : broken_references(model, change.id))
+    out.push_back(std::move(problem));
 }
 
 // A tensor that was replaced must still fit the nodes that read it.
@@ -77,7 +85,7 @@ void check_written(const Model&, const Change<Module>&, std::vector<std::string>
 
 }  // namespace
 
-std::vector<std::string> problems(const Model& model, NodeId id) {
+std::vector<std::string> broken_references(const Model& model, NodeId id) {
   std::vector<std::string> out;
   const Node& node = model.graph()[id];
   check_inputs(model, id, node, out);
@@ -85,12 +93,10 @@ std::vector<std::string> problems(const Model& model, NodeId id) {
   if (node.op == Opcode::call_module && !model.modules().find(node.target))
     out.push_back(
         fmt::format("node '{}' calls module '{}', which does not exist", node.name, node.target));
-  if (node.op == Opcode::output && id != model.graph().last())
-    out.push_back(fmt::format("output node '{}' is not the last node", node.name));
   return out;
 }
 
-std::vector<std::string> problems(const Model& model, const std::vector<Edit>& edits) {
+std::vector<std::string> broken_references(const Model& model, const std::vector<Edit>& edits) {
   std::vector<std::string> out;
   for (const Edit& edit : edits)
     std::visit(
@@ -99,6 +105,20 @@ std::vector<std::string> problems(const Model& model, const std::vector<Edit>& e
           change.after ? check_written(model, change, out) : check_erased(model, change, out);
         },
         edit);
+  return out;
+}
+
+std::vector<std::string> problems(const Model& model, NodeId id) {
+  std::vector<std::string> out = broken_references(model, id);
+  check_place(model, id, out);
+  return out;
+}
+
+std::vector<std::string> problems(const Model& model, const std::vector<Edit>& edits) {
+  std::vector<std::string> out = broken_references(model, edits);
+  for (const Edit& edit : edits)
+    if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
+      check_place(model, change->id, out);
   return out;
 }
 

@@ -1,28 +1,65 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
+#include <unordered_set>
 
 #include "ir/content.h"
 #include "ir/devices.h"
+#include "ir/piece.h"
+#include "pt2/dom_json.h"
 #include "pt2/history_file.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/value_json.h"
 #include "refx/hint.h"
 #include "refx/restore.h"
+#include "util/limits.h"
 
 namespace refx {
 
 namespace {
 
-namespace dom = simdjson::dom;
-
 constexpr std::size_t kHashDigits = 32;
+constexpr const char* kChanged = "changed";
 
-std::string text_in(const dom::element& element) {
-  return std::string(element.get_string().value());
+template <class Enum, std::size_t N>
+Enum named(const Enum (&values)[N], const std::string& name, const char* what) {
+  for (Enum value : values)
+    if (to_string(value) == name) return value;
+  throw Error(fmt::format("unknown {} '{}'", what, name));
 }
 
-// The parsed refx/history.json. Failures name the file.
+// What a program of torch.export consists of.
+constexpr Opcode kOpcodes[] = {Opcode::placeholder, Opcode::call_function, Opcode::output};
+constexpr StateKind kStateKinds[] = {StateKind::parameter, StateKind::buffer, StateKind::constant};
+
+bool is_input(const Node& node) { return node.op == Opcode::placeholder && node.state.empty(); }
+
+std::size_t results_of(const Node& output) {
+  const Tuple* tuple = output.args.size() == 1 ? output.args[0].get<Tuple>() : nullptr;
+  return tuple ? tuple->items.size() : 0;
+}
+
+// What goes into a program and comes out of it, no step changes. Null: it is not there.
+void check_signature(const Node* before, const Node* after) {
+  auto kept = [](const Node* node) {
+    return node && (is_input(*node) || node->op == Opcode::output);
+  };
+  if (!kept(before) && !kept(after)) return;
+  const std::string& name = (before ? before : after)->name;
+  if (!before || !after || before->op != after->op || is_input(*before) != is_input(*after))
+    throw Error(fmt::format("'{}' is an input or the output of the program, or becomes one", name));
+  if (after->op == Opcode::output && (after->args.size() != 1 || !after->kwargs.empty() ||
+                                      results_of(*before) != results_of(*after)))
+    throw Error(fmt::format("'{}' changes the number of results", name));
+}
+
+std::uint64_t bytes_of(const Piece& piece, const at::TensorBase& whole) {
+  const auto size = static_cast<std::uint64_t>(whole.size(piece.dim));
+  return size == 0 ? 0 : whole.nbytes() / size * static_cast<std::uint64_t>(piece.length);
+}
+
+// The parsed refx/history.json. Failures name the file and the place.
 class HistoryReader {
  public:
   explicit HistoryReader(const Pt2Source& source) : source_(source), archive_(*source.archive) {}
@@ -30,19 +67,14 @@ class HistoryReader {
   template <class F>
   void read(F&& f) {
     try {
-      const std::string_view text = archive_.read(archive_.at(kHistory));
-      root_ = parser_.parse(text.data(), text.size(), false);
-      const std::int64_t format = root_["format"].get_int64();
-      if (format != 1)
-        throw Error(
-            fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
+      parse();
       f();
     } catch (const HintedError& error) {
-      throw HintedError(
-          fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.problem()),
-          error.hint());
-    } catch (const std::exception& error) {
-      throw Error(fmt::format("{}: record '{}': {}", archive_.path(), kHistory, error.what()));
+      throw HintedError(where() + error.problem(), error.hint());
+    } catch (const simdjson::simdjson_error& error) {
+      throw HintedError(where() + error.what(), Hint::forget);
+    } catch (const Error& error) {
+      throw HintedError(where() + error.what(), Hint::forget);
     }
   }
 
@@ -52,7 +84,7 @@ class HistoryReader {
     const std::string now =
         fit_of(archive_.read(archive_.at(kModelRecord)), archive_.read(archive_.at(kWeightsConfig)),
                archive_.read(archive_.at(kConstantsConfig)));
-    if (text_in(root_["fits"]) != now)
+    if (get_in<std::string_view>(root_, "fits") != now)
       throw HintedError(
           "another program has changed the model since refx wrote it, so its history does "
           "not belong to it any more",
@@ -60,57 +92,49 @@ class HistoryReader {
   }
 
   void records(Pt2Source& source) {
-    for (const dom::element& item : root_["records"].get_array()) {
+    list("records", [&](const dom::element& item) {
       Pt2Source::OriginalRecord original;
-      original.record.name = text_in(item["name"]);
-      std::uint64_t number = 0;
-      if (!item["offset"].get(number)) original.record.offset = number;
-      if (!item["crc"].get(number)) original.record.crc = static_cast<std::uint32_t>(number);
-      dom::element where;
-      if (!item["record"].get(where)) {
-        const Record& record = archive_.at(text_in(where));
+      original.record.name = text_in(item, "name");
+      original.record.offset = find_in<std::uint64_t>(item, "offset").value_or(0);
+      original.record.crc =
+          small(find_in<std::uint64_t>(item, "crc").value_or(0), "the checksum of a record");
+      if (const auto name = find_in<std::string_view>(item, "record")) {
+        const Record& record = archive_.at(*name);
         original.blob = {.memory = {}, .archive = source.archive, .record = &record};
         original.record.size = record.size;
       } else {
-        original.content = slice(item["storage"].get_uint64());
+        original.content = slice(get_in<std::uint64_t>(item, "storage"));
         original.record.size = original.content->size();
       }
       source.records.push_back(std::move(original));
-    }
+    });
     source.skeleton = archive_.find("refx/skeleton");
   }
 
   // A storage that is part of a tensor, as the file holds it.
-  std::shared_ptr<Content> slice(std::size_t index, int depth = 0) {
-    if (depth > 100) throw Error("slices are nested too deeply");
-    const dom::element item = root_["storages"].at(index);
+  std::shared_ptr<Content> slice(std::uint64_t index, int depth = 0) {
+    if (depth > limits::kNesting) throw Error("slices are nested too deeply");
+    const dom::element& item = numbered(storages_, index, "storages");
     Piece piece;
-    piece.dim = item["dim"].get_int64();
-    piece.start = item["start"].get_int64();
-    piece.length = item["length"].get_int64();
-    const std::uint64_t bytes = item["bytes"].get_uint64();
-    const dom::element whole = root_["tensors"].at(item["whole"].get_uint64().value());
-    const dom::element in = root_["storages"].at(whole["storage"].get_uint64().value());
-    const TensorMeta meta = this->meta(whole["meta"]);
-    c10::Storage storage;
-    dom::element name;
-    const bool in_record = !in["record"].get(name);
-    if (in_record)
-      storage = source_.storages->unshared(archive_.at(text_in(name)));
-    else
-      storage = storage_of(slice(whole["storage"].get_uint64(), depth + 1));
+    piece.dim = get_in<std::int64_t>(item, "dim");
+    piece.start = get_in<std::int64_t>(item, "start");
+    piece.length = get_in<std::int64_t>(item, "length");
+    const auto bytes = get_in<std::uint64_t>(item, "bytes");
+    const auto number = get_in<std::uint64_t>(item, "whole");
+    const TensorMeta& meta = this->meta(number);
+    const auto of = get_in<std::uint64_t>(tensors_[number], "storage");
+    const auto name = find_in<std::string_view>(numbered(storages_, of, "storages"), "record");
+    const c10::Storage storage =
+        name ? source_.storages->unshared(archive_.at(*name)) : storage_of(slice(of, depth + 1));
     check(meta, storage.nbytes());
     at::TensorBase tensor = tensor_in(storage, meta);
-    const bool inside = piece.dim >= 0 && piece.dim < tensor.dim() && piece.start >= 0 &&
-                        piece.length >= 0 && piece.length <= tensor.size(piece.dim) &&
-                        piece.start <= tensor.size(piece.dim) - piece.length;
-    const auto rows = inside ? static_cast<std::uint64_t>(tensor.size(piece.dim)) : 1;
-    if (!inside ||
-        (rows && tensor.nbytes() / rows * static_cast<std::uint64_t>(piece.length) != bytes))
+    if (tensor.nbytes() > storage.nbytes() || !is_inside(piece, tensor) ||
+        bytes_of(piece, tensor) != bytes)
       throw Error(fmt::format("storages[{}] is not inside its tensor", index));
-    std::string record = in_record ? text_in(name) : std::string(kHistory);
-    return slice_content(std::move(tensor), piece, bytes, hash(text_in(item["hash"])),
-                         std::move(record));
+    if ((sliced_ += bytes) > stored_ * limits::kSlicesOfFile)
+      throw Error("its slices are many times the size of the file");
+    return slice_content(std::move(tensor), piece, bytes, hash(text_in(item, "hash")),
+                         std::string(name.value_or(kHistory)));
   }
 
   // ---- steps
@@ -120,11 +144,60 @@ class HistoryReader {
     Restorer restorer(model);
     places<Node>(restorer, "nodes", nodes_);
     places<StateEntry>(restorer, "state", state_);
-    for (const dom::element& item : root_["steps"].get_array()) restorer.apply(step(model, item));
-    restorer.set_next_step(static_cast<std::uint32_t>(root_["next_step"].get_uint64()));
+    for (const Mutation& mutation : model.mutations()) mutated_.insert(mutation.target);
+    list("steps", [&](const dom::element& item) { restorer.apply(step(model, item)); });
+    restorer.set_next_step(small(get_in<std::uint64_t>(root_, "next_step"), "next_step"));
   }
 
  private:
+  void parse() {
+    const std::string_view text = archive_.read(archive_.at(kHistory));
+    root_ = parser_.parse(text.data(), text.size(), false);
+    const auto format = get_in<std::int64_t>(root_, "format");
+    if (format != 1)
+      throw Error(
+          fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
+    require_unique_keys(root_);
+    for (const dom::element& item : get_in<dom::array>(root_, "tensors")) tensors_.push_back(item);
+    for (const dom::element& item : get_in<dom::array>(root_, "storages"))
+      storages_.push_back(item);
+    metas_.resize(tensors_.size());
+    for (const Record& record : archive_.records()) stored_ += record.size;
+  }
+
+  std::string where() const {
+    const std::string place = trail_.text();
+    return fmt::format("{}: record '{}'{}{}: ", archive_.path(), kHistory,
+                       place.empty() ? "" : ", ", place);
+  }
+
+  // Every item of a list, which errors then name.
+  template <class F>
+  void each(const dom::element& object, std::string_view key, F&& f) {
+    const Trail::Step in(trail_, key);
+    std::size_t index = 0;
+    for (const dom::element& item : get_in<dom::array>(object, key)) {
+      const Trail::Step at(trail_, index++);
+      f(item);
+    }
+  }
+  template <class F>
+  void list(std::string_view key, F&& f) {
+    each(root_, key, std::forward<F>(f));
+  }
+
+  static std::uint32_t small(std::uint64_t number, const char* what) {
+    if (number > std::numeric_limits<std::uint32_t>::max())
+      throw Error(fmt::format("{} cannot be {}", what, number));
+    return static_cast<std::uint32_t>(number);
+  }
+
+  static const dom::element& numbered(const std::vector<dom::element>& items, std::uint64_t index,
+                                      const char* what) {
+    if (index < items.size()) return items[index];
+    throw Error(fmt::format("there is no {}[{}]", what, index));
+  }
+
   template <class T>
   using Ids = std::unordered_map<std::string, Id<T>>;
 
@@ -139,14 +212,19 @@ class HistoryReader {
   template <class T>
   void places(Restorer& restorer, const char* kind, Ids<T>& ids) {
     const Table<T>& table = table_of<T>(restorer.model());
-    for (Id<T> id : table) ids.emplace(table[id].name, id);
-    for (const dom::element& item : root_["places"][kind].get_array()) {
-      const dom::element before = item.at(1);
-      const Id<T> where = before.is_null() ? Id<T>{} : find(ids, text_in(before));
-      std::string name = text_in(item.at(0));
-      if (ids.count(name)) throw Error(fmt::format("'{}' has two places", name));
-      ids[name] = restorer.add_slot(where);
-    }
+    for (Id<T> id : table) ids[table[id].name] = id;
+    const Trail::Step in(trail_, "places");
+    each(get_in<dom::element>(root_, "places"), kind, [&](const dom::element& item) {
+      const auto [added, before] = pair_in(item, "a place");
+      const auto name = value_as<std::string_view>(added, "a name");
+      Id<T> where;
+      if (!before.is_null())
+        where = find(ids, std::string(value_as<std::string_view>(before, "a name")));
+      else if (std::is_same_v<T, Node>)
+        throw Error(fmt::format("'{}' stands after the output", name));
+      if (!ids.emplace(name, Id<T>{}).second) throw Error(fmt::format("'{}' has two places", name));
+      ids[std::string(name)] = restorer.add_slot(where);
+    });
   }
 
   template <class T>
@@ -161,178 +239,219 @@ class HistoryReader {
       return find(nodes_, std::string(name));
     };
     Step step;
-    step.id = StepId(static_cast<std::uint32_t>(item["id"].get_uint64()));
-    if (model.history().contains(step.id))
-      throw Error(fmt::format("step {} stands twice", step.id.value));
-    step.transformation = text_in(item["transformation"]);
-    step.signature = text_in(item["signature"]);
-    step.parameters = read_values(item["parameters"], node_of);
-    step.site = text_in(item["site"]);
-    for (const dom::element& name : item["nodes"].get_array()) step.nodes.push_back(node_of(name));
-    for (const dom::element& edit : item["edits"].get_array()) {
-      const dom::element value = edit["value"];
-      dom::element name;
-      if (!edit["node"].get(name)) {
-        Change<Node> change{node_of(name), nullptr, nullptr};
-        if (!value.is_null()) change.after = node(model, change.id, value, node_of);
-        step.edits.push_back(std::move(change));
-      } else {
-        Change<StateEntry> change{find(state_, text_in(edit["state"])), nullptr, nullptr};
-        if (!value.is_null()) change.after = state(value);
-        step.edits.push_back(std::move(change));
-      }
-    }
-    for (const dom::element& item_of : item["pieces"].get_array()) {
+    step.id = StepId(small(get_in<std::uint64_t>(item, "id"), "the number of a step"));
+    step.transformation = text_in(item, "transformation");
+    step.signature = text_in(item, "signature");
+    step.parameters = read_values(get_in<dom::element>(item, "parameters"), node_of);
+    step.site = text_in(item, "site");
+    each(item, "nodes", [&](const dom::element& name) {
+      step.nodes.push_back(node_of(value_as<std::string_view>(name, "a node")));
+    });
+    each(item, "edits", [&](const dom::element& edit) {
+      if (const auto name = find_in<std::string_view>(edit, "node"))
+        step.edits.push_back(node_edit(model, std::string(*name), edit, node_of));
+      else
+        step.edits.push_back(state_edit(text_in(edit, "state"), edit));
+    });
+    each(item, "pieces", [&](const dom::element& of) {
       Piece piece;
-      piece.whole = find(state_, text_in(item_of["whole"]));
-      dom::element part;
-      if (!item_of["part"].get(part)) piece.part = find(state_, text_in(part));
-      piece.dim = item_of["dim"].get_int64();
-      piece.start = item_of["start"].get_int64();
-      piece.length = item_of["length"].get_int64();
-      const Arg fill = read_value(item_of["fill"], node_of);
-      if (const double* number = fill.get<double>()) piece.fill = *number;
+      piece.whole = find(state_, text_in(of, "whole"));
+      if (const auto part = find_in<std::string_view>(of, "part"))
+        piece.part = find(state_, std::string(*part));
+      piece.dim = get_in<std::int64_t>(of, "dim");
+      piece.start = get_in<std::int64_t>(of, "start");
+      piece.length = get_in<std::int64_t>(of, "length");
+      const Arg fill = read_value(get_in<dom::element>(of, "fill"), node_of);
+      const double* number = fill.get<double>();
+      if (!number) throw Error("'fill' is not a number");
+      piece.fill = *number;
       step.pieces.push_back(piece);
-    }
-    for (const dom::element& made : item["made"].get_array()) {
-      const std::string text = text_in(made["hash"]);  // "changed", if it is no longer known
-      step.stamps.push_back(
-          {find(state_, text_in(made["state"])), 0, hash(text), text.size() != kHashDigits});
-    }
+    });
+    each(item, "made", [&](const dom::element& made) {
+      const std::string text = text_in(made, "hash");
+      TensorStamp stamp{.state = find(state_, text_in(made, "state")), .version = 0};
+      stamp.changed = text == kChanged;
+      if (!stamp.changed) stamp.hash = hash(text);
+      step.stamps.push_back(stamp);
+    });
     return step;
   }
 
   static std::array<std::uint64_t, 2> hash(const std::string& text) {
     std::array<std::uint64_t, 2> out = {};
-    if (text.size() == kHashDigits) {
-      std::from_chars(text.data() + 16, text.data() + 32, out[0], 16);
-      std::from_chars(text.data(), text.data() + 16, out[1], 16);
+    const char* half = text.data() + kHashDigits / 2;
+    const char* end = text.data() + text.size();
+    if (text.size() != kHashDigits || std::from_chars(half, end, out[0], 16).ptr != end ||
+        std::from_chars(text.data(), half, out[1], 16).ptr != half)
+      throw Error(fmt::format("'{}' is not a hash", text));
+    return out;
+  }
+
+  Change<Node> node_edit(const Model& model, const std::string& name, const dom::element& edit,
+                         const FindNode& node_of) {
+    Change<Node> change{find(nodes_, name), nullptr, nullptr};
+    const auto value = get_in<dom::element>(edit, "value");
+    const Node* before = model.graph().find(change.id);
+    if (!value.is_null()) {
+      change.after = node(before, value, node_of);
+      if (change.after->name != name) throw Error(fmt::format("node '{}' changes its name", name));
+    }
+    check_signature(before, change.after.get());
+    return change;
+  }
+
+  Change<StateEntry> state_edit(const std::string& name, const dom::element& edit) {
+    Change<StateEntry> change{find(state_, name), nullptr, nullptr};
+    const auto value = get_in<dom::element>(edit, "value");
+    if (!value.is_null()) {
+      change.after = state(value);
+      if (change.after->name != name) throw Error(fmt::format("'{}' changes its name", name));
+    } else if (mutated_.count(name)) {
+      throw Error(fmt::format("'{}' is erased, into which the program writes", name));
+    }
+    return change;
+  }
+
+  std::shared_ptr<const Node> node(const Node* before, const dom::element& item,
+                                   const FindNode& node_of) {
+    Node node;
+    node.op = named(kOpcodes, text_in(item, "op"), "opcode");
+    node.name = text_in(item, "name");
+    node.target = text_in(item, "target");
+    const Arg args = read_value(get_in<dom::element>(item, "args"), node_of);
+    if (!args.is<List>()) throw Error("'args' is not a list");
+    node.args = args.get<List>()->items;
+    node.kwargs = read_values(get_in<dom::element>(item, "kwargs"), node_of);
+    node.state = find_in<std::string_view>(item, "state").value_or("");
+    if (!node.state.empty() && node.op != Opcode::placeholder)
+      throw Error(fmt::format("'{}' reads a tensor and is not a placeholder", node.name));
+    if (const auto field = find_in<dom::element>(item, "type")) {
+      auto type = std::make_shared<const TensorType>(this->type(*field));
+      node.type = before && before->type && *before->type == *type ? before->type : type;
+    }
+    if (const auto name = find_in<std::string_view>(item, "meta_of")) {
+      const auto& texts = source_.nodes;
+      const NodeId of = find(nodes_, std::string(*name));
+      if (of.value < texts.size() && texts[of.value].node) node.meta = texts[of.value].node->meta;
+    } else if (const auto fields = find_in<dom::object>(item, "meta")) {
+      auto meta = std::make_shared<Meta>();
+      for (const auto& [key, value] : *fields)
+        meta->emplace_back(std::string(key), value_as<std::string_view>(value, key));
+      node.meta = meta;
+    }
+    if (const auto marks = find_in<dom::array>(item, "marks"))
+      for (const dom::element& mark : *marks)
+        node.marks.emplace_back(value_as<std::string_view>(mark, "a mark"));
+    return std::make_shared<const Node>(std::move(node));
+  }
+
+  static std::vector<Dim> dims(const dom::element& item, const char* key) {
+    std::vector<Dim> out;
+    for (const dom::element& dim : get_in<dom::array>(item, key)) {
+      if (dim.is_array()) {
+        const auto [expression, hint] = pair_in(dim, key);
+        out.emplace_back(std::string(value_as<std::string_view>(expression, key)),
+                         value_as<std::int64_t>(hint, key));
+      } else {
+        out.emplace_back(value_as<std::int64_t>(dim, key));
+      }
+      const bool given = out.back().value >= 0 || (!out.back().known() && out.back().value == -1);
+      if (!given || (dim.is_array() && out.back().known()) || out.size() > limits::kDims)
+        throw Error(fmt::format("'{}' are not those of a tensor", key));
     }
     return out;
   }
 
-  std::shared_ptr<const Node> node(const Model& model, NodeId id, const dom::element& item,
-                                   const FindNode& node_of) {
-    Node node;
-    node.op = opcode(text_in(item["op"]));
-    node.name = text_in(item["name"]);
-    if (find(nodes_, node.name) != id)
-      throw Error(fmt::format("node '{}' changes its name", node.name));
-    node.target = text_in(item["target"]);
-    if (const Arg args = read_value(item["args"], node_of); args.is<List>())
-      node.args = args.get<List>()->items;
-    node.kwargs = read_values(item["kwargs"], node_of);
-    dom::element field;
-    if (!item["state"].get(field)) node.state = text_in(field);
-    if (!item["type"].get(field)) {
-      auto type = std::make_shared<const TensorType>(this->type(field));
-      const Node* before = model.graph().find(id);
-      node.type = before && before->type && *before->type == *type ? before->type : type;
-    }
-    if (!item["meta_of"].get(field)) {
-      const auto& texts = source_.nodes;
-      const NodeId of = find(nodes_, text_in(field));
-      if (of.value < texts.size()) node.meta = texts[of.value].node->meta;
-    } else if (!item["meta"].get(field)) {
-      auto meta = std::make_shared<Meta>();
-      for (const auto& [key, value] : field.get_object())
-        meta->emplace_back(std::string(key), text_in(value));
-      node.meta = meta;
-    }
-    if (!item["marks"].get(field))
-      for (const dom::element& mark : field.get_array()) node.marks.push_back(text_in(mark));
-    return std::make_shared<const Node>(std::move(node));
-  }
-
-  static Opcode opcode(const std::string& name) {
-    for (Opcode op : {Opcode::placeholder, Opcode::get_attr, Opcode::call_function,
-                      Opcode::call_module, Opcode::call_method, Opcode::output})
-      if (to_string(op) == name) return op;
-    throw Error(fmt::format("unknown opcode '{}'", name));
-  }
-
   static TensorType type(const dom::element& item) {
-    auto dims = [](const dom::element& list) {
-      std::vector<Dim> out;
-      for (const dom::element& dim : list.get_array()) {
-        if (dim.is_array())
-          out.emplace_back(text_in(dim.at(0)), dim.at(1).get_int64().value());
-        else
-          out.emplace_back(dim.get_int64().value());
-      }
-      return out;
-    };
     TensorType type;
-    type.dtype = static_cast<c10::ScalarType>(item["dtype"].get_int64().value());
-    type.sizes = dims(item["sizes"]);
-    type.strides = dims(item["strides"]);
-    type.device = c10::Device(text_in(item["device"]));
-    type.layout = static_cast<c10::Layout>(item["layout"].get_int64().value());
-    type.requires_grad = item["requires_grad"].get_bool();
+    type.dtype = read_dtype(get_in<dom::element>(item, "dtype"));
+    type.sizes = dims(item, "sizes");
+    type.strides = dims(item, "strides");
+    if (!type.strides.empty() && type.strides.size() != type.sizes.size())
+      throw Error(fmt::format("{} sizes but {} strides", type.sizes.size(), type.strides.size()));
+    type.device = read_device(get_in<dom::element>(item, "device"));
+    type.layout = read_layout(get_in<dom::element>(item, "layout"));
+    type.requires_grad = get_in<bool>(item, "requires_grad");
     return type;
   }
 
   std::shared_ptr<const StateEntry> state(const dom::element& item) {
     auto entry = std::make_shared<StateEntry>();
-    entry->name = text_in(item["name"]);
-    const std::string kind = text_in(item["kind"]);
-    for (StateKind k : {StateKind::parameter, StateKind::buffer, StateKind::constant})
-      if (to_string(k) == kind) entry->kind = k;
-    entry->persistent = item["persistent"].get_bool();
-    entry->tensor = tensor(item["tensor"].get_uint64());
+    entry->name = text_in(item, "name");
+    entry->kind = named(kStateKinds, text_in(item, "kind"), "kind of tensor");
+    entry->persistent = get_in<bool>(item, "persistent");
+    entry->tensor = tensor(get_in<std::uint64_t>(item, "tensor"));
     return entry;
   }
 
-  at::TensorBase tensor(std::size_t index) {
-    auto [it, is_new] = tensors_.try_emplace(index);
-    if (!is_new) return it->second;
-    const dom::element item = root_["tensors"].at(index);
-    const TensorMeta meta = this->meta(item["meta"]);
-    const c10::Storage storage = this->storage(item["storage"].get_uint64());
+  at::TensorBase tensor(std::uint64_t index) {
+    const TensorMeta& meta = this->meta(index);
+    at::TensorBase& tensor = made_tensors_[index];
+    if (tensor.defined()) return tensor;
+    const c10::Storage storage = this->storage(get_in<std::uint64_t>(tensors_[index], "storage"));
     check(meta, storage.nbytes());
     if (!has_device(meta.type.device))
       throw Error(fmt::format("tensors of its history are on {}, which is not here",
                               meta.type.device.str()));
-    return it->second = tensor_in(source_.storages->on(meta.type.device, storage), meta);
+    return tensor = tensor_in(source_.storages->on(meta.type.device, storage), meta);
   }
 
-  c10::Storage storage(std::size_t index) {
-    auto [it, is_new] = storages_.try_emplace(index);
-    if (!is_new) return it->second;
-    const dom::element item = root_["storages"].at(index);
-    dom::element name;
-    if (!item["record"].get(name))
-      it->second = source_.storages->of_record(archive_.at(text_in(name)));
-    else if (!item["original"].get(name))
-      it->second = source_.storages->of_original(text_in(name));
-    else
-      it->second = storage_of(slice(index));
-    return it->second;
+  c10::Storage storage(std::uint64_t index) {
+    const dom::element& item = numbered(storages_, index, "storages");
+    c10::Storage& storage = made_storages_[index];
+    if (storage) return storage;
+    if (const auto name = find_in<std::string_view>(item, "record")) {
+      storage = source_.storages->of_record(archive_.at(*name));
+    } else if (const auto original = find_in<std::string_view>(item, "original")) {
+      if (!source_.original(*original))
+        throw Error(fmt::format("there was no record '{}' in the original", *original));
+      storage = source_.storages->of_original(std::string(*original));
+    } else {
+      storage = storage_of(slice(index));
+    }
+    return storage;
   }
 
   // The same reader as for the other tensors of the file.
-  TensorMeta meta(const dom::element& item) {
-    const std::string text = simdjson::minify(item);
+  const TensorMeta& meta(std::uint64_t index) {
+    const dom::element& item = numbered(tensors_, index, "tensors");
+    std::optional<TensorMeta>& meta = metas_[index];
+    if (meta) return *meta;
+    const std::string text = simdjson::minify(get_in<dom::element>(item, "meta"));
     const simdjson::padded_string padded(text);
-    TensorMeta out;
     JsonDocument document(archive_.path(), kHistory, std::string_view(padded));
     Symbols symbols;
-    document.read([&](ondemand::object& root) { out = read_tensor_meta(document, root, symbols); });
-    return out;
+    document.read(
+        [&](ondemand::object& root) { meta = read_tensor_meta(document, root, symbols); });
+    return *meta;
   }
 
   static void check(const TensorMeta& meta, std::uint64_t bytes) {
+    if (meta.type.layout != c10::kStrided || meta.type.sizes.size() > limits::kDims)
+      throw Error("a tensor of the history is not one that refx keeps");
     if (const std::string why = why_outside(meta, bytes); !why.empty()) throw Error(why);
+    std::uint64_t stands_for = c10::elementSize(meta.type.dtype);
+    for (const Dim& size : meta.type.sizes)
+      if (__builtin_mul_overflow(stands_for, static_cast<std::uint64_t>(size.value), &stands_for))
+        stands_for = std::numeric_limits<std::uint64_t>::max();
+    if (stands_for > std::max(bytes, limits::kExpandedBytes))
+      throw Error("a tensor of the history repeats its elements too often");
   }
 
   const Pt2Source& source_;
   const Archive& archive_;
   dom::parser parser_;
   dom::element root_;
+  Trail trail_;
   Ids<Node> nodes_;
   Ids<StateEntry> state_;
-  std::unordered_map<std::size_t, at::TensorBase> tensors_;
-  std::unordered_map<std::size_t, c10::Storage> storages_;
+  std::unordered_set<std::string> mutated_;  // state entries that the program writes into
+  // By number.
+  std::vector<dom::element> tensors_, storages_;
+  std::vector<std::optional<TensorMeta>> metas_;
+  std::unordered_map<std::uint64_t, at::TensorBase> made_tensors_;
+  std::unordered_map<std::uint64_t, c10::Storage> made_storages_;
+  std::uint64_t sliced_ = 0, stored_ = 0;  // bytes of all slices so far, and of all records
 };
 
 }  // namespace

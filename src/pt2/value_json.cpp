@@ -6,15 +6,16 @@
 #include <cstdlib>
 
 #include "pt2/json.h"
+#include "pt2/schema.h"
 #include "refx/error.h"
 #include "text/spelling.h"
+#include "util/limits.h"
 
 namespace refx {
 
 namespace {
 
 using NameOf = std::function<std::string(NodeId)>;
-constexpr int kDepth = 100;
 
 std::string repr(double value) {
   std::string out;
@@ -92,41 +93,62 @@ void append_values(std::string& out, const Kwargs& kwargs, const NameOf& name_of
 
 namespace {
 
-namespace dom = simdjson::dom;
-
 // Whatever the locale of the process, in which a decimal point may be a comma.
 double number_in(const dom::element& element) {
   static const locale_t locale = newlocale(LC_ALL_MASK, "C", nullptr);
-  return strtod_l(std::string(element.get_string().value()).c_str(), nullptr, locale);
+  const std::string text(value_as<std::string_view>(element, "float"));
+  char* end = nullptr;
+  const double number = strtod_l(text.c_str(), &end, locale);
+  if (text.empty() || end != text.c_str() + text.size())
+    throw Error(fmt::format("'{}' is not a number", text));
+  return number;
 }
 
 Args items_in(const dom::element& element, const FindNode& find, int depth) {
   Args items;
-  for (const dom::element& item : element.get_array())
+  for (const dom::element& item : value_as<dom::array>(element, "a list of values"))
     items.push_back(read_value(item, find, depth + 1));
   return items;
 }
 
+// The numbers are c10's; those that torch.export's schema has a number for can be in a file.
+template <class T>
+T enum_in(const dom::element& value, const char* what) {
+  const auto number = value_as<std::int64_t>(value, what);
+  const auto as_enum = static_cast<T>(number);
+  if (number != static_cast<std::int64_t>(as_enum) || !number_of(as_enum))
+    throw Error(fmt::format("unknown {} {}", what, number));
+  return as_enum;
+}
+
 Arg tagged_value(std::string_view tag, const dom::element& value, const FindNode& find, int depth) {
-  auto text = [&] { return std::string(value.get_string().value()); };
-  auto number = [&] { return value.get_int64().value(); };
+  auto text = [&] { return std::string(value_as<std::string_view>(value, tag)); };
   if (tag == "float") return number_in(value);
-  if (tag == "node") return find(value.get_string().value());
+  if (tag == "node") return find(text());
   if (tag == "tuple") return Tuple{items_in(value, find, depth)};
-  if (tag == "slice") return Slice{items_in(value, find, depth)};
+  if (tag == "slice") {
+    Args parts = items_in(value, find, depth);
+    if (parts.size() != 3) throw Error("a slice has a start, a stop and a step");
+    return Slice{std::move(parts)};
+  }
   if (tag == "sym") return SymInt{text()};
   if (tag == "raw") return Raw{text()};
   if (tag == "ellipsis") return Ellipsis{};
-  if (tag == "dtype") return static_cast<c10::ScalarType>(number());
-  if (tag == "layout") return static_cast<c10::Layout>(number());
-  if (tag == "memory_format") return static_cast<c10::MemoryFormat>(number());
-  if (tag == "device") return c10::Device(text());
-  if (tag == "complex") return std::complex<double>(number_in(value.at(0)), number_in(value.at(1)));
+  if (tag == "dtype") return read_dtype(value);
+  if (tag == "layout") return read_layout(value);
+  if (tag == "memory_format") return enum_in<c10::MemoryFormat>(value, "memory format");
+  if (tag == "device") return read_device(value);
+  if (tag == "complex") {
+    const auto [real, imaginary] = pair_in(value, tag);
+    return std::complex<double>(number_in(real), number_in(imaginary));
+  }
   if (tag == "dict") {
     Dict dict;
-    for (const dom::element& pair : value.get_array())
-      dict.items.emplace_back(read_value(pair.at(0), find, depth + 1),
-                              read_value(pair.at(1), find, depth + 1));
+    for (const dom::element& item : value_as<dom::array>(value, tag)) {
+      const auto [key, of_key] = pair_in(item, tag);
+      dict.items.emplace_back(read_value(key, find, depth + 1),
+                              read_value(of_key, find, depth + 1));
+    }
     return dict;
   }
   throw Error(fmt::format("a value of unknown kind '{}'", tag));
@@ -134,8 +156,23 @@ Arg tagged_value(std::string_view tag, const dom::element& value, const FindNode
 
 }  // namespace
 
+c10::ScalarType read_dtype(const dom::element& value) {
+  return enum_in<c10::ScalarType>(value, "dtype");
+}
+
+c10::Layout read_layout(const dom::element& value) { return enum_in<c10::Layout>(value, "layout"); }
+
+c10::Device read_device(const dom::element& value) {
+  const std::string name(value_as<std::string_view>(value, "device"));
+  try {
+    return c10::Device(name);
+  } catch (const std::exception&) {
+    throw Error(fmt::format("unknown device '{}'", name));
+  }
+}
+
 Arg read_value(const dom::element& element, const FindNode& find, int depth) {
-  if (depth > kDepth) throw Error("a value is nested too deeply");
+  if (depth > limits::kNesting) throw Error("a value is nested too deeply");
   switch (element.type()) {
     case dom::element_type::NULL_VALUE:
       return None{};
@@ -148,8 +185,8 @@ Arg read_value(const dom::element& element, const FindNode& find, int depth) {
     case dom::element_type::ARRAY:
       return List{items_in(element, find, depth)};
     case dom::element_type::OBJECT:
-      for (const auto& [tag, value] : element.get_object())
-        return tagged_value(tag, value, find, depth);
+      if (const dom::object tagged = element.get_object(); tagged.size() == 1)
+        return tagged_value((*tagged.begin()).key, (*tagged.begin()).value, find, depth);
       break;
     default:
       break;
@@ -159,7 +196,7 @@ Arg read_value(const dom::element& element, const FindNode& find, int depth) {
 
 Kwargs read_values(const dom::element& element, const FindNode& find) {
   Kwargs kwargs;
-  for (const auto& [key, value] : element.get_object())
+  for (const auto& [key, value] : value_as<dom::object>(element, "arguments by name"))
     kwargs.emplace_back(std::string(key), read_value(value, find));
   return kwargs;
 }

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <simdjson.h>
-
 #include <functional>
 #include <string>
 
+#include "pt2/dom_json.h"
 #include "refx/graph.h"
 
 namespace refx {
@@ -16,7 +15,12 @@ void append_values(std::string& out, const Kwargs& kwargs,
                    const std::function<std::string(NodeId)>& name_of);
 
 using FindNode = std::function<NodeId(std::string_view)>;
-Arg read_value(const simdjson::dom::element& element, const FindNode& find, int depth = 0);
-Kwargs read_values(const simdjson::dom::element& element, const FindNode& find);
+Arg read_value(const dom::element& element, const FindNode& find, int depth = 0);
+Kwargs read_values(const dom::element& element, const FindNode& find);
+
+// By the numbers that c10 has for them.
+c10::ScalarType read_dtype(const dom::element& value);
+c10::Layout read_layout(const dom::element& value);
+c10::Device read_device(const dom::element& value);
 
 }  // namespace refx

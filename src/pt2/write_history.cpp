@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ir/content.h"
+#include "ir/piece.h"
 #include "pt2/history_file.h"
 #include "pt2/json.h"
 #include "pt2/stored_tensor.h"
@@ -33,6 +34,7 @@ bool same_bits(const at::TensorBase& whole, const Piece& piece, const at::Tensor
   require_content(whole);
   require_content(part);
   if (whole.scalar_type() != part.scalar_type() || !whole.is_cpu()) return false;
+  if (!fits(piece, whole, part)) return false;
   const at::Tensor slice =
       at::Tensor(whole).detach().narrow(piece.dim, piece.start, piece.length).contiguous();
   return slice.nbytes() == part.nbytes() &&

@@ -41,4 +41,13 @@ inline constexpr int kListDepth = 100;
 // Parts of an index of a tensor, which has no more dimensions in torch's kernels.
 inline constexpr std::size_t kIndexParts = 64;
 
+// ---- histories and arguments --------------------------------------------------------------------
+
+// Lists in lists, in one argument of a node: all that walks them recurses. torch nests three or so.
+inline constexpr int kNesting = 100;
+// Ids of steps have 32 bits; the upper half is left for steps to come.
+inline constexpr std::uint32_t kStepId = 1u << 31;
+// Originals that are kept as slices are copied out when they are needed: so many times the file.
+inline constexpr std::uint64_t kSlicesOfFile = 100;
+
 }  // namespace refx::limits

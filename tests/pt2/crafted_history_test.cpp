@@ -1,0 +1,389 @@
+// Histories that nobody but an attacker writes: each is an Error that says what is wrong with it,
+// or a history like any other, which can be reversed and saved.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "archive/archive.h"
+#include "archive/files.h"
+#include "json_tree.h"
+#include "kit.h"
+#include "refx/original.h"
+
+namespace refx::testing {
+namespace {
+
+constexpr std::string_view kRecord = "refx/history.json";
+const std::string kFile = "tests/data/pt2/encoder.all.pt2";
+
+// Copies of a file with another history.
+class Copies {
+ public:
+  explicit Copies(const std::string& file = kFile)
+      : root_(Archive::open(file)->root()), contents_(read_all(file)) {}
+
+  Json history() const {
+    for (const auto& [name, text] : contents_)
+      if (name == kRecord) return Json::parse(text);
+    throw std::logic_error("no history");
+  }
+
+  std::string with(const Json& history) {
+    for (auto& [name, text] : contents_)
+      if (name == kRecord) text = history.print();
+    write_with_refx(folder_ / "crafted.pt2", root_, contents_);
+    return folder_ / "crafted.pt2";
+  }
+
+  const Folder& folder() const { return folder_; }
+
+ private:
+  Folder folder_;
+  std::string root_;
+  Contents contents_;
+};
+
+// What loading says of the history after a change.
+std::string refusal(const std::function<void(Json&)>& change) {
+  Copies copies;
+  Json history = copies.history();
+  change(history);
+  const std::string path = copies.with(history);
+  const std::string what = error_of([&] { load(path); });
+  EXPECT_TRUE(what.starts_with(path + ": record 'refx/history.json'")) << what;
+  return what;
+}
+
+void expect_refusal(const std::function<void(Json&)>& change, std::string_view why) {
+  const std::string what = refusal(change);
+  EXPECT_NE(what.find(why), what.npos) << what;
+}
+
+// In the file: step 1 merges three linears, and makes of them the tensor of its first edit.
+Json& edit(Json& history, std::size_t step, std::size_t number) {
+  return history["steps"][step]["edits"][number];
+}
+
+TEST(CraftedHistory, WhatIsNotChangedLoads) {
+  Copies copies;
+  EXPECT_EQ(load(copies.with(copies.history())).history().size(), 5u);
+}
+
+TEST(CraftedHistory, TheNextStepComesAfterAllOthers) {
+  for (const char* next : {"0", "5", "4294967295", "99999999999"})
+    expect_refusal([&](Json& h) { h["next_step"].text = next; }, next);
+}
+
+TEST(CraftedHistory, IdsOfStepsGrow) {
+  for (const char* id : {"1", "0", "2"})
+    expect_refusal([&](Json& h) { h["steps"][1]["id"].text = h["steps"][2]["id"].text = id; },
+                   "step");
+  expect_refusal([](Json& h) { h["steps"][4]["id"].text = "4294967295"; }, "a step has the number");
+  expect_refusal([](Json& h) { h["steps"][4]["id"].text = "4294967301"; }, "the number of a step");
+}
+
+TEST(CraftedHistory, AnEditChangesSomething) {
+  expect_refusal(
+      [](Json& h) {  // of what step 1 erased
+        Json& edits = h["steps"][1]["edits"];
+        edits.items.push_back(h["steps"][0]["edits"].items.back());
+      },
+      "never was there");
+}
+
+TEST(CraftedHistory, AStepEditsAnObjectOnce) {
+  expect_refusal([](Json& h) { h["steps"][0]["edits"].items.push_back(edit(h, 0, 0)); },
+                 "step 1 has two edits of one object");
+}
+
+TEST(CraftedHistory, NothingChangesItsName) {
+  for (const std::size_t number : {0, 1})
+    expect_refusal([&](Json& h) { edit(h, 0, number)["value"]["name"].text = "other"; },
+                   "changes its name");
+}
+
+TEST(CraftedHistory, PiecesAndMadeTensorsAreTheStepsOwn) {
+  auto other = [](Json& h) { return Json::quoted(h["steps"][4]["made"][0]["state"].text); };
+  expect_refusal([&](Json& h) { h["steps"][0]["made"][0]["state"] = other(h); }, "made");
+  expect_refusal([&](Json& h) { h["steps"][0]["made"].items.clear(); }, "made");
+  expect_refusal([&](Json& h) { h["steps"][0]["pieces"][0]["whole"] = other(h); }, "pieces");
+  expect_refusal([&](Json& h) { h["steps"][0]["pieces"][0]["part"] = other(h); }, "piece");
+  for (const char* field : {"dim", "start", "length"})
+    for (const char* number : {"-1", "100", "9223372036854775807"})
+      expect_refusal([&](Json& h) { h["steps"][0]["pieces"][0][field].text = number; },
+                     "is not inside it");
+}
+
+TEST(CraftedHistory, NodesOfAStepAreTheStepsOwn) {
+  expect_refusal([](Json& h) { h["steps"][0]["nodes"].items.push_back(Json::quoted("output")); },
+                 "did not write");
+  expect_refusal(
+      [](Json& h) { h["steps"][0]["parameters"]["of"] = edit(h, 0, 4)["value"]["args"]; },
+      "has a node of the graph as its parameter");
+}
+
+TEST(CraftedHistory, EveryStepLeadsToAModel) {
+  expect_refusal([](Json& h) { h["steps"].items.erase(h["steps"].items.begin()); }, "step");
+  expect_refusal([](Json& h) { edit(h, 0, 4)["value"]["args"][0]["node"].text = "linear"; },
+                 "before it is defined");
+  expect_refusal([](Json& h) { edit(h, 0, 1)["value"]["state"].text = "nowhere"; }, "nowhere");
+  expect_refusal([](Json& h) { edit(h, 0, 1)["value"]["type"]["sizes"][0].text = "17"; }, "sizes");
+}
+
+TEST(CraftedHistory, HasOnlyWhatAProgramCanHave) {
+  for (const char* op : {"call_method", "call_module", "get_attr", "no_op", ""})
+    expect_refusal([&](Json& h) { edit(h, 0, 4)["value"]["op"].text = op; }, "unknown opcode");
+  expect_refusal([](Json& h) { edit(h, 0, 0)["value"]["kind"].text = "weight"; },
+                 "unknown kind of tensor 'weight'");
+  for (const char* op : {"placeholder", "output"})
+    expect_refusal([&](Json& h) { edit(h, 0, 4)["value"]["op"].text = op; }, "input or the output");
+  for (const char* number : {"-1", "12", "200", "9999"}) {
+    expect_refusal([&](Json& h) { edit(h, 0, 4)["value"]["type"]["dtype"].text = number; },
+                   "unknown dtype");
+    expect_refusal([&](Json& h) { edit(h, 0, 4)["value"]["type"]["layout"].text = number; },
+                   "unknown layout");
+    for (const char* tag : {"dtype", "layout", "memory_format"})
+      expect_refusal(
+          [&](Json& h) {
+            edit(h, 0, 4)["value"]["kwargs"]["k"] =
+                Json::parse(R"({")" + std::string(tag) + R"(": )" + number + "}");
+          },
+          "unknown ");
+  }
+  expect_refusal([](Json& h) { edit(h, 0, 4)["value"]["type"]["device"].text = "abc"; },
+                 "unknown device 'abc'");
+}
+
+TEST(CraftedHistory, SizesAreThoseOfATensor) {
+  auto type = [](Json& h) -> Json& { return edit(h, 0, 4)["value"]["type"]; };
+  expect_refusal([&](Json& h) { type(h)["sizes"][1].text = "-3"; }, "'sizes'");
+  expect_refusal([&](Json& h) { type(h)["sizes"].items.resize(65, Json::scalar("1")); }, "'sizes'");
+  expect_refusal([&](Json& h) { type(h)["strides"].items.push_back(Json::scalar("1")); },
+                 "strides");
+  auto meta = [](Json& h) -> Json& { return h["tensors"][0]["meta"]; };
+  expect_refusal([&](Json& h) { meta(h)["layout"].text = "1"; }, "tensor");
+  expect_refusal(
+      [&](Json& h) {  // 32 TB, of one element
+        for (Json& stride : meta(h)["strides"].items) stride["as_int"].text = "0";
+        meta(h)["sizes"][0]["as_int"].text = meta(h)["sizes"][1]["as_int"].text = "3000000";
+      },
+      "");
+}
+
+TEST(CraftedHistory, WhatItPointsToIsThere) {
+  expect_refusal([](Json& h) { edit(h, 0, 0)["value"]["tensor"].text = "99"; }, "tensors[99]");
+  expect_refusal([](Json& h) { h["tensors"][0]["storage"].text = "99"; }, "storages[99]");
+  expect_refusal(
+      [](Json& h) {
+        edit(h, 0, 0)["value"]["tensor"].text = std::to_string(h["tensors"].items.size());
+        h["tensors"].items.push_back(h["tensors"][0]);
+        h["tensors"].items.back()["storage"].text = std::to_string(h["storages"].items.size());
+        h["storages"].items.push_back(Json::parse(R"({"original": "x"})"));
+      },
+      "there was no record 'x' in the original");
+  expect_refusal([](Json& h) { h["storages"][0] = Json::parse(R"({"record": "x"})"); }, "'x'");
+  expect_refusal([](Json& h) { h["places"]["nodes"][0][1] = Json::scalar("null"); },
+                 "after the output");
+}
+
+TEST(CraftedHistory, AFieldIsThereOnceAndOfItsKind) {
+  expect_refusal([](Json& h) { h["steps"][0].erase("site"); }, "steps[0]: 'site' is missing");
+  expect_refusal([](Json& h) { h["steps"][0]["edits"][2].erase("value"); },
+                 "steps[0].edits[2]: 'value' is missing");
+  expect_refusal([](Json& h) { h["steps"][0]["site"] = Json::scalar("1"); },
+                 "steps[0]: 'site' is not a text");
+  expect_refusal([](Json& h) { h["steps"][0]["nodes"] = Json::quoted("n"); },
+                 "'nodes' is not a list");
+  expect_refusal([](Json& h) { edit(h, 0, 4)["value"]["marks"] = Json::scalar("1"); }, "'marks'");
+  expect_refusal([](Json& h) { h.fields.push_back(h.fields.back()); }, "stands twice");
+  expect_refusal([](Json& h) { edit(h, 0, 4)["value"]["args"].items.push_back(Json::nest(200)); },
+                 "nested too deeply");
+  expect_refusal([](Json& h) { h["steps"][0]["made"][0]["hash"].text[3] = 'x'; }, "is not a hash");
+}
+
+// ---- random ones ------------------------------------------------------------------------------
+
+// Changes documents at random, but so that they stay JSON and speak of things that there are.
+class Mutator {
+ public:
+  Mutator(Json& root, std::uint64_t seed) : root_(root), random_(seed) {}
+
+  void mutate() {
+    all_.clear();
+    texts_ = {"x"};
+    // Most of it is about steps.
+    collect(below(4) == 0 ? root_ : root_["steps"]);
+    Json& value = *all_[below(all_.size())];
+    switch (below(10)) {
+      case 0:
+        return drop(value);
+      case 1:
+        return repeat(value);
+      case 2:
+        return std::swap(value, *distinct(value));
+      case 3:
+        value = Json(*all_[below(all_.size())]);
+        return;
+      case 4:
+        if (value.items.size() > 1) std::shuffle(value.items.begin(), value.items.end(), random_);
+        return;
+      case 5:
+        return value = Json::nest(static_cast<int>(below(150))), void();
+      case 6:
+        return value = Json::quoted(texts_[below(texts_.size())]), void();
+      default:
+        return replace(value);
+    }
+  }
+
+ private:
+  std::size_t below(std::size_t end) { return random_() % end; }
+
+  void collect(Json& value) {
+    all_.push_back(&value);
+    if (value.kind == Json::Kind::text) texts_.push_back(value.text);
+    for (Json& item : value.items) collect(item);
+    for (auto& [key, item] : value.fields) collect(item);
+  }
+
+  // One that neither holds the other.
+  Json* distinct(Json& value) {
+    const bool leaf = value.items.empty() && value.fields.empty();
+    for (int tries = 0; leaf && tries < 20; ++tries)
+      if (Json* other = all_[below(all_.size())];
+          other->kind == value.kind && other->items.empty() && other->fields.empty())
+        return other;
+    return &value;
+  }
+
+  void drop(Json& value) {
+    if (!value.items.empty())
+      value.items.erase(value.items.begin() + static_cast<long>(below(value.items.size())));
+    else if (!value.fields.empty())
+      value.fields.erase(value.fields.begin() + static_cast<long>(below(value.fields.size())));
+    else
+      value = Json();
+  }
+
+  void repeat(Json& value) {
+    if (value.items.empty()) return replace(value);
+    const Json copy = value.items[below(value.items.size())];
+    value.items.insert(value.items.begin() + static_cast<long>(below(value.items.size() + 1)),
+                       copy);
+  }
+
+  void replace(Json& value) {
+    static const char* const kNumbers[] = {"0",
+                                           "-1",
+                                           "1",
+                                           "2",
+                                           "7",
+                                           "64",
+                                           "200",
+                                           "9999",
+                                           "2147483648",
+                                           "4294967295",
+                                           "4294967296",
+                                           "9223372036854775807",
+                                           "-9223372036854775808",
+                                           "18446744073709551615",
+                                           "1e308",
+                                           "0.5"};
+    static const char* const kTexts[] = {"",
+                                         "placeholder",
+                                         "call_function",
+                                         "output",
+                                         "parameter",
+                                         "buffer",
+                                         "constant",
+                                         "changed",
+                                         "cuda:0",
+                                         "meta",
+                                         "cpu",
+                                         "nan",
+                                         "merge-linears",
+                                         "fuse-bias-in-linear",
+                                         "operator.getitem",
+                                         "aten.linear.default",
+                                         "aten.topk.default"};
+    static const char* const kScalars[] = {"null", "true", "false"};
+    auto one_of = [&](const auto& all) { return std::string(all[below(std::size(all))]); };
+    if (value.kind == Json::Kind::text && below(4))
+      value.text = one_of(kTexts);
+    else if (value.kind == Json::Kind::scalar && below(4))
+      value.text = one_of(kNumbers);
+    else
+      value = below(2) ? Json::scalar(one_of(kScalars)) : Json::scalar(one_of(kNumbers));
+  }
+
+  Json& root_;
+  std::mt19937_64 random_;
+  std::vector<Json*> all_;
+  std::vector<std::string> texts_;
+};
+
+// Everything that one does with a history. An Error is an answer, except that a history that was
+// accepted goes back to its beginning.
+void use(const Model& model, const Folder& folder) {
+  EXPECT_TRUE(problems(model).empty());
+  EXPECT_TRUE(problems(original_of(model)).empty());
+  auto try_to = [](const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error&) {
+    }
+  };
+  print(model);
+  for (StepId id : model.history().ids())
+    for (Dependents dependents : {Dependents::reapply, Dependents::cascade})
+      try_to([&] {
+        Model copy = model;
+        reverse(copy, id, {.dependents = dependents});
+        EXPECT_TRUE(problems(copy).empty());
+        save(copy, folder / "reversed.pt2");
+        redo(copy);
+      });
+  try_to([&] {
+    Model copy = model;
+    reverse_all(copy);
+    save(copy, folder / "back.pt2");
+  });
+  try_to([&] { check_contents(model); });
+  try_to([&] {
+    save(model, folder / "saved.pt2");
+    load(folder / "saved.pt2");
+  });
+}
+
+TEST(CraftedHistory, AnyIsAnErrorOrAHistory) {
+  const char* asked = std::getenv("REFX_FUZZ_CASES");
+  const int cases = asked ? std::atoi(asked) : 30;
+  const char* from = std::getenv("REFX_FUZZ_SEED");
+  int accepted = 0;
+  for (const char* name : {"encoder.all", "encoder.sittings", "convolutions.all", "tied.all",
+                           "encoder-trained.merged", "bfloat16.all"}) {
+    Copies copies("tests/data/pt2/" + std::string(name) + ".pt2");
+    const Json whole = copies.history();
+    for (int seed = from ? std::atoi(from) : 0, end = seed + cases; seed < end; ++seed) {
+      Json history = whole;
+      Mutator mutator(history, static_cast<std::uint64_t>(seed));
+      for (int i = 0; i <= seed % 3; ++i) mutator.mutate();
+      const std::string path = copies.with(history);
+      try {
+        const Model model = load(path);
+        ++accepted;
+        use(model, copies.folder());
+      } catch (const Error& error) {
+        EXPECT_GT(std::string_view(error.what()).size(), 20u);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << name << ", REFX_FUZZ_SEED=" << seed << ": " << error.what();
+      }
+    }
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+}  // namespace
+}  // namespace refx::testing
