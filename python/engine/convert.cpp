@@ -1,5 +1,6 @@
 #include "engine/convert.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx::fx {
 
@@ -18,13 +20,13 @@ namespace {
 // Marks a named tuple among the dictionaries: its class, then its fields.
 constexpr const char* kNamedTuple = "refx named tuple";
 
-Args to_items(Tables& tables, py::handle sequence) {
+Args to_items(Tables& tables, py::handle sequence, int depth) {
   Args items;
   PyObject* fast = sequence.ptr();
   const Py_ssize_t size = PySequence_Fast_GET_SIZE(fast);
   items.reserve(static_cast<std::size_t>(size));
   for (Py_ssize_t i = 0; i < size; ++i)
-    items.push_back(to_arg(tables, PySequence_Fast_GET_ITEM(fast, i)));
+    items.push_back(to_arg(tables, PySequence_Fast_GET_ITEM(fast, i), depth));
   return items;
 }
 
@@ -36,10 +38,11 @@ bool holds_node(const Arg& arg) {
 
 Raw to_raw(Tables& tables, py::handle value) { return Raw{std::to_string(tables.place_of(value))}; }
 
-Arg to_container(Tables& tables, py::handle value) {
+// `depth` is that of what is inside.
+Arg to_container(Tables& tables, py::handle value, int depth) {
   PyObject* object = value.ptr();
   if (PyTuple_Check(object)) {
-    Tuple tuple{to_items(tables, value)};
+    Tuple tuple{to_items(tables, value, depth)};
     if (PyTuple_CheckExact(object)) return tuple;
     if (!holds_node(tuple)) return to_raw(tables, value);
     Dict dict;
@@ -48,18 +51,18 @@ Arg to_container(Tables& tables, py::handle value) {
       dict.items.emplace_back(static_cast<std::int64_t>(dict.items.size()), std::move(item));
     return dict;
   }
-  if (PyList_Check(object)) return List{to_items(tables, value)};
+  if (PyList_Check(object)) return List{to_items(tables, value, depth)};
   if (PyDict_Check(object)) {
     Dict dict;
     PyObject *key = nullptr, *item = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &item);)
-      dict.items.emplace_back(to_arg(tables, key), to_arg(tables, item));
+      dict.items.emplace_back(to_arg(tables, key, depth), to_arg(tables, item, depth));
     return dict;
   }
   if (PySlice_Check(object)) {
     const auto* slice = reinterpret_cast<PySliceObject*>(object);
-    return Slice{
-        {to_arg(tables, slice->start), to_arg(tables, slice->stop), to_arg(tables, slice->step)}};
+    return Slice{{to_arg(tables, slice->start, depth), to_arg(tables, slice->stop, depth),
+                  to_arg(tables, slice->step, depth)}};
   }
   return to_raw(tables, value);
 }
@@ -122,7 +125,10 @@ struct ToPython {
 
 }  // namespace
 
-Arg to_arg(Tables& tables, py::handle value) {
+Arg to_arg(Tables& tables, py::handle value, int depth) {
+  if (depth > limits::kNesting)
+    throw Error(
+        fmt::format("an argument of the graph is nested more than {} deep", limits::kNesting));
   PyObject* object = value.ptr();
   PyTypeObject* type = Py_TYPE(object);
   if (type == Fx::get().node_type || PyType_IsSubtype(type, Fx::get().node_type)) {
@@ -149,7 +155,7 @@ Arg to_arg(Tables& tables, py::handle value) {
   if (THPLayout_Check(object)) return reinterpret_cast<THPLayout*>(object)->layout;
   if (THPMemoryFormat_Check(object))
     return reinterpret_cast<THPMemoryFormat*>(object)->memory_format;
-  return to_container(tables, value);
+  return to_container(tables, value, depth + 1);
 }
 
 py::object from_arg(const Tables& tables, const Arg& arg) {

@@ -11,7 +11,7 @@ namespace refx::fx {
 
 // Arguments and targets of torch.fx nodes as those of the library, and back.
 
-Arg to_arg(Tables& tables, py::handle value);
+Arg to_arg(Tables& tables, py::handle value, int depth = 0);
 py::object from_arg(const Tables& tables, const Arg& arg);
 py::tuple from_args(const Tables& tables, const Args& args);
 py::dict from_kwargs(const Tables& tables, const Kwargs& kwargs);

@@ -1,5 +1,7 @@
-// A mirror as bytes: all values of the model and of its steps, with ids numbered by place. Types
-// and metadata are read again from the GraphModule.
+// A mirror as bytes: all values of the model and of its steps, with ids numbered by place, after a
+// checksum of them. Types and metadata are read again from the GraphModule.
+
+#include <fmt/format.h>
 
 #include <cstring>
 #include <unordered_map>
@@ -7,12 +9,15 @@
 #include "engine/mirror.h"
 #include "refx/error.h"
 #include "refx/restore.h"
+#include "util/fingerprint.h"
+#include "util/limits.h"
 
 namespace refx::fx {
 
 namespace {
 
-constexpr std::string_view kMagic = "refx.fx 1\n";
+constexpr std::string_view kFormat = "refx.fx 2\n";   // then the checksum, then the values
+constexpr std::string_view kFormat1 = "refx.fx 1\n";  // the values alone
 
 template <class T>
 concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
@@ -170,18 +175,37 @@ class BytesReader {
   void get(T& value) {
     std::memcpy(&value, take(sizeof value), sizeof value);
   }
-  void get(bool& value) { value = get<std::uint8_t>() != 0; }
+  void get(bool& value) { value = get_enum<std::uint8_t>(2) != 0; }
+  void get(Opcode& op) { op = get_enum<Opcode>(static_cast<int>(Opcode::output) + 1); }
+  void get(StateKind& kind) {
+    kind = get_enum<StateKind>(static_cast<int>(StateKind::constant) + 1);
+  }
+  void get(c10::ScalarType& dtype) {
+    dtype = get_enum<c10::ScalarType>(static_cast<int>(c10::ScalarType::NumOptions));
+  }
+  void get(c10::Layout& layout) {
+    layout = get_enum<c10::Layout>(static_cast<int>(c10::Layout::NumOptions));
+  }
+  void get(c10::MemoryFormat& format) {
+    format = get_enum<c10::MemoryFormat>(static_cast<int>(c10::MemoryFormat::NumOptions));
+  }
   void get(std::string& text) {
     const auto size = get<std::uint64_t>();
     text.assign(take(size), size);
+    PyObject* readable = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(size), nullptr);
+    if (!readable) PyErr_Clear();
+    Py_XDECREF(readable);
+    if (!readable) damaged();
   }
   template <class T>
   void get(Id<T>& id) {
     id = Id<T>(get<std::uint32_t>());
   }
   void get(c10::Device& device) {
-    const auto type = static_cast<c10::DeviceType>(get<std::int8_t>());
-    device = c10::Device(type, get<std::int8_t>());
+    const auto type = get_enum<c10::DeviceType>(c10::COMPILE_TIME_MAX_DEVICE_TYPES);
+    const auto index = get<std::int8_t>();
+    if (index < -1 || (type == c10::kCPU && index > 0)) damaged();
+    device = c10::Device(type, index);
   }
   template <class T>
   void get(std::vector<T>& values) {
@@ -194,7 +218,11 @@ class BytesReader {
     get(value.first);
     get(value.second);
   }
-  void get(Arg& arg) { arg = get_arg(get<std::uint8_t>()); }
+  void get(Arg& arg) {
+    if (++depth_ > limits::kNesting + 1) damaged();
+    arg = get_arg(get<std::uint8_t>());
+    --depth_;
+  }
   void get(Node& node) {
     get(node.op);
     get(node.name);
@@ -246,21 +274,37 @@ class BytesReader {
     get(piece.length);
     get(piece.fill);
   }
-  void expect(std::string_view text) {
-    if (in_.substr(0, text.size()) != text) damaged();
-    in_.remove_prefix(text.size());
+  void get_header() {
+    if (in_.starts_with(kFormat1)) {
+      in_.remove_prefix(kFormat1.size());
+      return;
+    }
+    if (!in_.starts_with(kFormat)) damaged();
+    in_.remove_prefix(kFormat.size());
+    const std::size_t size = fingerprint({}).size();
+    const std::string_view checksum(take(size), size);
+    if (fingerprint(in_) != checksum) damaged();
+  }
+  void expect_end() const {
+    if (!in_.empty()) damaged();
+  }
+
+  [[noreturn]] static void damaged() {
+    throw Error("it is cut off or changed, or a newer refx wrote it");
   }
 
  private:
-  [[noreturn]] static void damaged() {
-    throw Error(
-        "the history of this GraphModule was saved by another version of refx, or is damaged");
-  }
   const char* take(std::uint64_t size) {
     if (size > in_.size()) damaged();
     const char* data = in_.data();
     in_.remove_prefix(size);
     return data;
+  }
+  template <class T>
+  T get_enum(int count) {
+    const auto number = get<std::int8_t>();
+    if (number < 0 || number >= count) damaged();
+    return static_cast<T>(number);
   }
   template <class T>
   Change<T> get_change() {
@@ -315,8 +359,11 @@ class BytesReader {
         return items<List>();
       case 15:
         return items<Tuple>();
-      case 16:
-        return items<Slice>();
+      case 16: {
+        auto parts = get<Args>();
+        if (parts.size() != 3) damaged();
+        return Slice{std::move(parts)};
+      }
       case 17:
         return Dict{get<std::vector<std::pair<Arg, Arg>>>()};
       default:
@@ -326,6 +373,7 @@ class BytesReader {
 
   std::string_view in_;
   const std::vector<at::Tensor>& tensors_;
+  int depth_ = 0;
 };
 static_assert(std::variant_size_v<Arg::Storage> == 18);
 
@@ -344,7 +392,6 @@ void restore_table(Restorer& restorer, BytesReader& in) {
 
 std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
   BytesWriter out(model_, tensors);
-  out.out = kMagic;
   out.put<StateEntry>(model_.state());
   out.put<Module>(model_.modules());
   out.put<Node>(model_.graph());
@@ -379,39 +426,43 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
     out.put(known ? snapshots_[id.value].dtype : c10::ScalarType::Undefined);
     out.put(known ? snapshots_[id.value].device : c10::Device(c10::kCPU));
   }
-  return std::move(out.out);
+  return std::string(kFormat) + fingerprint(out.out) + out.out;
 }
 
-Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tensors) {
+namespace {
+
+Step get_step(BytesReader& in) {
+  Step step;
+  step.id = StepId(in.get<std::uint32_t>());
+  in.get(step.transformation);
+  in.get(step.signature);
+  in.get(step.parameters);
+  in.get(step.site);
+  in.get(step.nodes);
+  in.get(step.edits);
+  in.get(step.pieces);
+  step.stamps = stamps_of(step.edits);
+  if (in.get<std::uint64_t>() != step.stamps.size()) BytesReader::damaged();
+  for (TensorStamp& stamp : step.stamps) {
+    if (in.get<StateId>() != stamp.state) BytesReader::damaged();
+    in.get(stamp.changed);
+  }
+  return step;
+}
+
+}  // namespace
+
+Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tensors) try {
   Mirror mirror;
   BytesReader in(bytes, tensors);
-  in.expect(kMagic);
+  in.get_header();
   Restorer restorer(mirror.model_);
   restore_table<StateEntry>(restorer, in);
   restore_table<Module>(restorer, in);
   restore_table<Node>(restorer, in);
-  const auto steps = in.get<std::uint64_t>();
-  for (std::uint64_t i = 0; i < steps; ++i) {
-    Step step;
-    step.id = StepId(in.get<std::uint32_t>());
-    in.get(step.transformation);
-    in.get(step.signature);
-    in.get(step.parameters);
-    in.get(step.site);
-    in.get(step.nodes);
-    in.get(step.edits);
-    in.get(step.pieces);
-    step.stamps = stamps_of(step.edits);
-    std::unordered_map<StateId, TensorStamp*> stamps;
-    for (TensorStamp& stamp : step.stamps) stamps.emplace(stamp.state, &stamp);
-    const auto count = in.get<std::uint64_t>();
-    for (std::uint64_t j = 0; j < count; ++j) {
-      const auto state = in.get<StateId>();
-      const bool changed = in.get<bool>();
-      if (auto found = stamps.find(state); found != stamps.end()) found->second->changed = changed;
-    }
-    restorer.record(std::move(step));
-  }
+  std::vector<Step> steps;
+  for (auto count = in.get<std::uint64_t>(); count > 0; --count) steps.push_back(get_step(in));
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) restorer.record(std::move(*step));
   restorer.set_next_step(in.get<std::uint32_t>());
   in.get(mirror.training_);
   mirror.snapshots_.resize(mirror.model_.state().id_limit());
@@ -419,6 +470,7 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
     in.get(mirror.snapshots_[id.value].dtype);
     in.get(mirror.snapshots_[id.value].device);
   }
+  in.expect_end();
   for (const Step& step : mirror.model_.history())
     for (const TensorStamp& stamp : step.stamps)
       if (const StateEntry* entry = mirror.model_.state().find(stamp.state))
@@ -426,6 +478,10 @@ Mirror Mirror::load(std::string_view bytes, const std::vector<at::Tensor>& tenso
             TensorSnapshot::of(entry->tensor, true).sample;
   mirror.is_read_ = true;
   return mirror;
+} catch (const Error& error) {
+  throw Error(fmt::format(
+      "the history of this GraphModule is damaged: {}; load a copy of the file that is whole",
+      error.what()));
 }
 
 }  // namespace refx::fx
