@@ -199,7 +199,10 @@ class DirectoryReader {
     if (packed != entry.size) fail(entry.name, "it is stored, but its two sizes differ");
     if (load<std::uint16_t>(p + 34) != 0) fail(entry.name, "it is in another part");
     std::string_view plain = entry.name;
-    if (is_folder(entry)) plain.remove_suffix(1);
+    if (is_folder(entry))
+      plain.remove_suffix(1);
+    else if (load<std::uint32_t>(p + 38) & zip::kFolderAttribute)
+      fail(entry.name, "it says that it is a folder");  // PyTorch would read zeros
     if (const auto fault = zip::name_fault(plain); !fault.empty())
       fail(entry.name, std::string(fault));
     read_header(entry, p);

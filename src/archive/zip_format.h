@@ -26,6 +26,7 @@ inline constexpr std::uint32_t kMax32 = 0xffffffff;
 
 inline constexpr std::uint16_t kHasDescriptor = 1 << 3;
 inline constexpr std::uint16_t kUtf8 = 1 << 11;
+inline constexpr std::uint32_t kFolderAttribute = 0x10;
 
 // Little-endian integers, whatever the machine's order and their alignment.
 template <typename Int>

@@ -29,6 +29,7 @@ struct Entry {
   std::string extra = {};                         // in the directory
   std::optional<std::string> header_name = {};    // before the data
   std::optional<std::uint32_t> header_size = {};  // before the data
+  std::uint32_t attributes = 0;
 };
 
 struct End {
@@ -66,7 +67,8 @@ std::string make_zip(const std::vector<Entry>& entries, const End& end = {}) {
     common(directory, entry.size.value_or(size), entry.packed.value_or(size));
     store(directory, static_cast<std::uint16_t>(entry.name.size()));
     store(directory, static_cast<std::uint16_t>(entry.extra.size()));
-    directory.append(10, '\0');
+    directory.append(6, '\0');
+    store(directory, entry.attributes);
     store(directory, entry.header.value_or(header));
     directory += entry.name + entry.extra;
   }
@@ -206,6 +208,14 @@ TEST_F(Malformed, NamesThatTorchTakesForOneAnother) {
   EXPECT_EQ(torch_reads(path(), "models/model.json"), torch_reads(path(), "models/MODEL.json"));
   expect_error(make_zip(both),
                "records 'models/MODEL.json' and 'models/model.json' differ in case");
+}
+
+TEST_F(Malformed, ARecordThatSaysItIsAFolder) {
+  const std::vector<Entry> entries = {{.name = "r/a", .data = "one", .attributes = 0x10},
+                                      {"r/version", "6"}};
+  write_file(path(), make_zip(entries));
+  EXPECT_EQ(torch_reads(path(), "a"), std::string(3, '\0'));
+  expect_error(make_zip(entries), "it says that it is a folder");
 }
 
 TEST_F(Malformed, AnotherDirectoryHiddenInTheComment) {
