@@ -63,6 +63,15 @@ void embedding_bag(const FunctionSchema& schema, const Arguments& arguments) {
     throw Error("an offset of an embedding bag is negative");
 }
 
+void fft(const FunctionSchema& schema, const Arguments& arguments) {
+  const at::Tensor x = tensor(schema, arguments, "self");
+  const auto at = schema.argumentIndexWithName("dim");
+  if (!x.defined() || !at) return;
+  for (const std::int64_t dim : arguments[static_cast<std::size_t>(*at)].toIntVector())
+    if (dim < -x.dim() || dim >= x.dim())
+      throw Error("the input of an FFT has no dimension " + std::to_string(dim));
+}
+
 struct Row {
   std::string_view ops;
   Guard guard;
@@ -74,6 +83,7 @@ constexpr Row kRows[] = {
     {"aten::_scaled_dot_product_attention_math*", nullptr},
     {"aten::_scaled_dot_product_*", attention},
     {"aten::_weight_norm*", weight_norm},
+    {"aten::_fft_*", fft},
     {"aten::embedding_bag", embedding_bag},
     {"aten::_embedding_bag*", embedding_bag},
 };

@@ -195,6 +195,11 @@ TEST(HostileArguments, KernelsThatTrustTheirArguments) {
          return {x, one, one};
        },
        "fit together"},
+      {"aten._fft_r2c.default",
+       [](Arg x, Arg) -> Args {
+         return {x, ints({100}), 0, true};
+       },
+       "no dimension 100"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.target);
