@@ -44,7 +44,8 @@ struct Report {
   };
   std::vector<Row> rows;
   std::size_t left = 0;
-  bool original = false;  // byte for byte
+  bool original = false;
+  bool proven = false;  // compared, byte for byte
 };
 
 std::string fate(const Report::Row& row) {
@@ -55,15 +56,17 @@ std::string fate(const Report::Row& row) {
   return fmt::format("applied again as {}", fmt::join(ids, ", "));
 }
 
-void print_report(const Report& report, const std::string& output) {
+void print_report(const Report& report, const std::string& input, const std::string& output) {
   Table table({Table::right, Table::left, Table::left, Table::left});
   for (const Report::Row& row : report.rows)
     table.row({std::to_string(row.id.value), row.transformation, row.site, fate(row)});
   say("{}", table.text());
   if (report.left > 0)
     say("{} left: `refx log {}`\n", count(report.left, "step"), shell_word(output));
-  else if (report.original)
+  else if (report.proven)
     say("no steps left: this is the original file, byte for byte\n");
+  else if (report.original)
+    say("no steps left: this is the original file, as the history of {} has it\n", input);
   else
     say("no steps left: this is the original graph, with what was trained since\n");
 }
@@ -110,12 +113,13 @@ int reverse(const ReverseOptions& options) {
   }
   report.left = model.history().size();
   report.original = is_original(model);
+  report.proven = is_proven_original(model);
 
   if (!steps.empty() || !same_file(options.model, options.output)) write(model, options.output);
   if (options.json)
     print_json(report, options.output);
   else
-    print_report(report, options.output);
+    print_report(report, options.model, options.output);
   return kDone;
 }
 

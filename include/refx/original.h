@@ -13,4 +13,8 @@ REFX_API Model original_of(const Model& model);
 // that file's bytes then.
 REFX_API bool is_original(const Model& model);
 
+// Whether these bytes were also compared: the history has a fingerprint of that file, and what
+// save() writes has the same. Histories of earlier versions have none.
+REFX_API bool is_proven_original(const Model& model);
+
 }  // namespace refx

@@ -99,9 +99,22 @@ Archive::~Archive() = default;
 std::shared_ptr<const Archive> Archive::open(const std::string& path) {
   const std::shared_ptr<Archive> archive(new Archive());
   archive->path_ = path;
-  Impl& impl = *archive->impl_;
+  archive->impl_->descriptor = open_regular(path);
+  archive->read_structure();
+  return archive;
+}
 
-  impl.descriptor = open_regular(path);
+std::shared_ptr<const Archive> Archive::open(const std::string& path, int descriptor) {
+  const std::shared_ptr<Archive> archive(new Archive());
+  archive->path_ = path;
+  archive->impl_->descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  archive->read_structure();
+  return archive;
+}
+
+void Archive::read_structure() {
+  const std::string& path = path_;
+  Impl& impl = *impl_;
   impl.opened = impl.status(path);
   const auto size = static_cast<std::uint64_t>(impl.opened.st_size);
   impl.file = std::make_unique<Mapping>(path, impl.descriptor, size, Mapping::Use::kRead);
@@ -115,21 +128,20 @@ std::shared_ptr<const Archive> Archive::open(const std::string& path) {
   if (folder.empty())
     throw Error(fmt::format("{}: record '{}' is in no folder; was it written by torch.export.save?",
                             path, first));
-  archive->root_ = folder.substr(0, folder.size() - 1);
-  archive->records_.reserve(entries.size());
+  root_ = folder.substr(0, folder.size() - 1);
+  records_.reserve(entries.size());
   impl.checked = std::make_unique<std::atomic<bool>[]>(entries.size());
   for (const DirectoryEntry& entry : entries) {
     if (!entry.name.starts_with(folder))
       throw Error(
           fmt::format("{}: record '{}' is not in folder '{}' like the others; was it written by "
                       "torch.export.save?",
-                      path, entry.name, archive->root_));
+                      path, entry.name, root_));
     REFX_CHECK(size - entry.data - entry.size >= kReadableAfterData, "a directory this short");
-    archive->records_.push_back(
+    records_.push_back(
         {std::string(entry.name.substr(folder.size())), entry.data, entry.size, entry.crc});
   }
-  archive->index_names();
-  return archive;
+  index_names();
 }
 
 void Archive::index_names() {

@@ -19,6 +19,8 @@ struct Record {
   std::uint64_t offset = 0;  // of its data in the file
   std::uint64_t size = 0;
   std::uint32_t crc = 0;
+
+  bool operator==(const Record&) const = default;
 };
 
 // A zip as PyTorch writes them: everything stored, under one root folder. The file is mapped; its
@@ -27,6 +29,8 @@ class Archive : public std::enable_shared_from_this<Archive> {
  public:
   // Throws Error that names the file and what is wrong with it.
   static std::shared_ptr<const Archive> open(const std::string& path);
+  // A file that is open already, under whatever name; `path` is for messages.
+  static std::shared_ptr<const Archive> open(const std::string& path, int descriptor);
   ~Archive();
 
   const std::string& path() const { return path_; }
@@ -62,6 +66,7 @@ class Archive : public std::enable_shared_from_this<Archive> {
   class MappedRecord;
 
   Archive();
+  void read_structure();
   void index_names();
   std::size_t index_of(const Record& record) const;
   // Compares bytes of the record, wherever they are mapped, with its CRC, unless that was done.

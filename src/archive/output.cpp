@@ -84,6 +84,11 @@ std::uint32_t Output::write_record(const Blob& blob) {
   return crc;
 }
 
+int Output::flushed() {
+  flush();
+  return file_.descriptor();
+}
+
 void Output::commit() {
   flush();
   file_.commit();

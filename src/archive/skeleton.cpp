@@ -30,6 +30,13 @@ void write_from_skeleton(const std::string& path, std::string_view skeleton,
                        record.crc));
   }
   out.write(skeleton);
+  std::shared_ptr<const Archive> written;
+  try {
+    written = Archive::open(path, out.flushed());
+  } catch (const Error& error) {
+    fail(fmt::format("what is kept of it makes no archive ({})", error.what()));
+  }
+  if (written->records() != records) fail("what is kept of it makes an archive of other records");
   out.commit();
 }
 

@@ -37,8 +37,8 @@ class ArchiveWriter {
 };
 
 // A file from its skeleton (see Archive::skeleton) and the data of its records in order, with the
-// same promises. `records` holds the offsets, sizes and CRCs that the file has; what differs is an
-// Error.
+// same promises. `records` holds the names, offsets, sizes and CRCs that the file has: what was
+// written is read again, and what differs is an Error.
 void write_from_skeleton(const std::string& path, std::string_view skeleton,
                          const std::vector<Record>& records, const std::vector<Blob>& data);
 

@@ -66,7 +66,4 @@ inline std::pair<dom::element, dom::element> pair_in(const dom::element& value,
   return {list.at(0), list.at(1)};
 }
 
-// Throws Error if a field stands twice in an object: readers differ in which one they take.
-void require_unique_keys(const dom::element& value);
-
 }  // namespace refx

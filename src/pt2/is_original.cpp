@@ -8,4 +8,10 @@ bool is_original(const Model& model) {
   return source && is_original(model, *source) && source->original_skeleton();
 }
 
+bool is_proven_original(const Model& model) {
+  if (!is_original(model)) return false;
+  const auto& source = dynamic_cast<const Pt2Source&>(*model.source());
+  return source.whole || source.noted_fingerprint == source.fingerprint_of_original();
+}
+
 }  // namespace refx

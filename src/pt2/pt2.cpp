@@ -74,6 +74,13 @@ void write(const Image& image, const Pt2Source& source, const std::string& path)
 }
 
 void write_original(const Pt2Source& source, std::string_view skeleton, const std::string& path) {
+  if (!source.noted_fingerprint.empty() &&
+      source.noted_fingerprint != source.fingerprint_of_original())
+    throw HintedError(
+        fmt::format("{}: what its history keeps of the original is not the file that was first "
+                    "transformed",
+                    source.path()),
+        Hint::forget);
   std::vector<Record> records;
   std::vector<Blob> blobs;
   for (const auto& original : source.records) {

@@ -4,19 +4,18 @@
 
 #include "pt2/schema.h"
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx {
 
 namespace {
-
-constexpr int kDepth = 50;
 
 class Reader {
  public:
   Reader(JsonDocument& document, const Graph& graph) : document_(document), graph_(graph) {}
 
   Arg any(ondemand::object object, int depth = 0) {
-    if (depth > kDepth) document_.fail("an argument is nested too deeply");
+    if (depth > limits::kArgumentDepth) document_.fail("an argument is nested too deeply");
     Arg arg;
     int kinds = 0;
     for (auto field : object) {

@@ -14,6 +14,7 @@
 #include "refx/hint.h"
 #include "refx/restore.h"
 #include "util/limits.h"
+#include "util/strict_json.h"
 
 namespace refx {
 
@@ -109,6 +110,7 @@ class HistoryReader {
       source.records.push_back(std::move(original));
     });
     source.skeleton = archive_.find("refx/skeleton");
+    source.noted_fingerprint = find_in<std::string_view>(root_, "original").value_or("");
   }
 
   // A storage that is part of a tensor, as the file holds it.
@@ -152,12 +154,11 @@ class HistoryReader {
  private:
   void parse() {
     const std::string_view text = archive_.read(archive_.at(kHistory));
-    root_ = parser_.parse(text.data(), text.size(), false);
+    root_ = parse_strict(parser_, text);
     const auto format = get_in<std::int64_t>(root_, "format");
     if (format != 1)
       throw Error(
           fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
-    require_unique_keys(root_);
     for (const dom::element& item : get_in<dom::array>(root_, "tensors")) tensors_.push_back(item);
     for (const dom::element& item : get_in<dom::array>(root_, "storages"))
       storages_.push_back(item);

@@ -184,7 +184,7 @@ class ProgramReader {
   void remember_expression(ondemand::value value) {
     ondemand::object object = value.get_object();
     if (auto expr = find_field(object, "as_expr"))
-      source_.symbols.readable(std::string(expr->get_object()["expr_str"].get_string().value()));
+      read_expression(document_, expr->get_object(), source_.symbols);
   }
 
   // ---- the graph --------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class ProgramReader {
   std::string unused_name(std::string_view base) {
     std::string stem;
     for (char c : base) stem += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-    for (std::size_t n = 0;; ++n) {
+    for (std::size_t& n = unused_from_[stem];; ++n) {
       std::string name = n == 0 ? stem + "_outputs" : fmt::format("{}_outputs_{}", stem, n);
       if (!values_.count(name) && !source_.symbolic.count(name) &&
           !editor_.graph().name_taken(name))
@@ -526,6 +526,7 @@ class ProgramReader {
   std::unordered_map<std::string_view, TypePtr> types_;  // by their text
   std::unordered_map<std::string, Value> values_;
   std::unordered_map<std::string, const c10::FunctionSchema*> schemas_;
+  std::unordered_map<std::string, std::size_t> unused_from_;  // the first number to try, by stem
   std::vector<InputSpec> input_specs_;
   StateRoles roles_;
   std::size_t outputs_expected_ = 0;

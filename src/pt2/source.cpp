@@ -4,6 +4,7 @@
 
 #include "ir/content.h"
 #include "refx/error.h"
+#include "util/fingerprint.h"
 
 namespace refx {
 
@@ -29,6 +30,16 @@ std::optional<std::string> Pt2Source::original_skeleton() const {
   if (whole) return archive->skeleton();
   if (skeleton) return std::string(archive->read(*skeleton));
   return std::nullopt;
+}
+
+std::string Pt2Source::fingerprint_of_original() const {
+  const auto skeleton = original_skeleton();
+  REFX_CHECK(skeleton, "the original is not kept");
+  std::string text = *skeleton;
+  for (const auto& [record, blob, content] : records)
+    text += fmt::format("{}:{} {} {} {};", record.name.size(), record.name, record.offset,
+                        record.size, record.crc);
+  return fingerprint(text);
 }
 
 std::string_view Pt2Source::sample_inputs() const {

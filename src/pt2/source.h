@@ -49,6 +49,11 @@ class Pt2Source final : public Source {
   std::unordered_map<std::string_view, std::size_t> record_index;
   bool whole = false;                // the archive is the original itself
   const Record* skeleton = nullptr;  // the original's skeleton, in an archive with a history
+  // Of the file that was first transformed, as the history noted it; empty in files of earlier
+  // versions, and where the archive is that file.
+  std::string noted_fingerprint;
+  // Of the file that skeleton and records make: the same for the same bytes.
+  std::string fingerprint_of_original() const;
   // Null if the original cannot be written byte for byte (its weights were trained since).
   std::optional<std::string> original_skeleton() const;
   std::unique_ptr<Storages> storages = std::make_unique<Storages>(*this);

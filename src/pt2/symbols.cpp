@@ -13,21 +13,20 @@ namespace refx {
 
 namespace {
 
-constexpr int kDepth = 200;
-
-// Reads sympy's constructor form and gives the expression as one would write it. Every part that it
-// meets is remembered, so that products of parts can be written again.
+// Reads sympy's constructor form and gives the expression as one would write it. Parts that it
+// meets are remembered, while there is room, so that products of them can be written again.
 class Reader {
  public:
-  Reader(std::string_view text, std::unordered_map<std::string, std::string>& stored)
-      : text_(text), stored_(stored) {}
+  Reader(std::string_view text, std::unordered_map<std::string, std::string>& stored,
+         std::size_t& room)
+      : text_(text), stored_(stored), room_(room) {}
 
   // Nothing if the text is not such a form.
   bool all(std::string& out) { return expression(out, 0) && at_ == text_.size(); }
 
  private:
   bool expression(std::string& out, int depth) {
-    if (depth > kDepth) return false;
+    if (depth > limits::kExpressionDepth) return false;
     const std::size_t start = at_;
     while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) ||
                                   text_[at_] == '_' || text_[at_] == '.' || text_[at_] == '-'))
@@ -63,7 +62,8 @@ class Reader {
     if (at_ == text_.size()) return false;
     ++at_;
     out = spelled(head, parts);
-    stored_.try_emplace(out, text_.substr(start, at_ - start));
+    if (const std::size_t size = out.size() + at_ - start; size <= room_)
+      if (stored_.try_emplace(out, text_.substr(start, at_ - start)).second) room_ -= size;
     return true;
   }
 
@@ -86,20 +86,36 @@ class Reader {
 
   std::string_view text_;
   std::unordered_map<std::string, std::string>& stored_;
+  std::size_t& room_;
   std::size_t at_ = 0;
 };
+
+void check_length(std::string_view expression) {
+  if (expression.size() > limits::kExpressionLength)
+    throw Error(fmt::format("a symbolic size of {} characters, and refx takes {}",
+                            expression.size(), limits::kExpressionLength));
+}
 
 }  // namespace
 
 std::string Symbols::readable(const std::string& stored) {
+  check_length(stored);
   auto [it, is_new] = readable_.try_emplace(stored);
   if (!is_new) return it->second;
-  if (!Reader(stored, stored_).all(it->second)) it->second = stored;
+  if (!Reader(stored, stored_, room_for_parts_).all(it->second)) it->second = stored;
   stored_.insert_or_assign(it->second, stored);
   return it->second;
 }
 
+std::size_t Symbols::bytes() const {
+  std::size_t sum = 0;
+  for (const auto* map : {&readable_, &stored_})
+    for (const auto& [key, value] : *map) sum += key.size() + value.size();
+  return sum;
+}
+
 std::string Symbols::stored(std::string_view readable) const {
+  check_length(readable);
   if (auto it = stored_.find(std::string(readable)); it != stored_.end()) return it->second;
   if (!readable.empty() && std::all_of(readable.begin(), readable.end(),
                                        [](unsigned char c) { return std::isdigit(c); }))

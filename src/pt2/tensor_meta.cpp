@@ -5,6 +5,7 @@
 #include "pt2/json.h"
 #include "pt2/schema.h"
 #include "refx/error.h"
+#include "util/limits.h"
 
 namespace refx {
 
@@ -23,7 +24,7 @@ Dim read_dim(JsonDocument& document, ondemand::object object, Symbols& symbols) 
       dim = Dim(value.get_int64().value());
     } else if (key == "as_expr") {
       ondemand::object expr = value.get_object();
-      std::string text = symbols.readable(std::string(expr["expr_str"].get_string().value()));
+      std::string text = read_expression(document, expr, symbols);
       std::int64_t hint = -1;
       if (auto stored = find_field(expr, "hint"); stored && !stored->is_null()) {
         ondemand::object kind = stored->get_object();
@@ -42,6 +43,8 @@ std::vector<Dim> read_dims(JsonDocument& document, ondemand::array array, Symbol
   std::vector<Dim> dims;
   for (ondemand::value item : array) {
     const Trail::Step step(document.trail, dims.size());
+    if (dims.size() == limits::kTensorSizes)
+      document.fail(fmt::format("a tensor of more than {} dimensions", limits::kTensorSizes));
     dims.push_back(read_dim(document, item.get_object(), symbols));
   }
   return dims;
@@ -66,6 +69,14 @@ void append_dims(std::string& out, const std::vector<Dim>& dims, const Symbols& 
 }
 
 }  // namespace
+
+std::string read_expression(JsonDocument& document, ondemand::object expr, Symbols& symbols) {
+  try {
+    return symbols.readable(std::string(expr["expr_str"].get_string().value()));
+  } catch (const Error& error) {
+    document.fail(error.what());
+  }
+}
 
 TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Symbols& symbols) {
   TensorMeta meta;

@@ -15,6 +15,9 @@ struct TensorMeta {
   Dim offset;                // into the storage
 };
 
+// A symbolic expression, readable.
+std::string read_expression(JsonDocument& document, ondemand::object expr, Symbols& symbols);
+
 TensorMeta read_tensor_meta(JsonDocument& document, ondemand::object object, Symbols& symbols);
 // `offset`: of a stored tensor into its storage.
 void append_tensor_meta(std::string& out, const TensorType& type, const Symbols& symbols,

@@ -60,6 +60,7 @@ class HistoryWriter {
     root.key("format") += "1";
     append_json(root.key("fits"), fits);
     root.key("next_step") += std::to_string(model_.history().back().id.value + 1);
+    if (!fingerprint_.empty()) append_json(root.key("original"), fingerprint_);
     root.key("records") += records;
     list(root.key("storages"), storages_);
     list(root.key("tensors"), tensors_);
@@ -151,7 +152,11 @@ class HistoryWriter {
       for (const auto& original : source_.records)
         records.push_back(original_record(original.record.name, original.blob, &original));
       const auto skeleton = source_.original_skeleton();
-      if (skeleton) image_.add("refx/skeleton", *skeleton);
+      if (skeleton) {
+        image_.add("refx/skeleton", *skeleton);
+        fingerprint_ =
+            source_.whole ? source_.fingerprint_of_original() : source_.noted_fingerprint;
+      }
     } else {
       auto image = std::make_unique<Image>(origin_, source_);
       map_original_storages(
@@ -401,6 +406,7 @@ class HistoryWriter {
   std::unordered_map<const void*, std::size_t> storage_index_, tensor_index_;
   std::vector<std::string> storages_, tensors_;
   std::size_t kept_ = 0;
+  std::string fingerprint_;  // of the original's file, if it is kept
   std::unordered_map<NodeId, std::string> node_names_;
   std::unordered_map<StateId, std::string> state_names_;
   std::unordered_map<const Meta*, std::string> metas_;

@@ -141,12 +141,12 @@ class ProgramWriter {
     std::string out;
     JsonList list(out, '[', ']');
     const Args& args = returned(output);
+    auto mutation = source_.mutations.begin();  // in the order of outputs
     for (std::size_t i = 0; i < args.size(); ++i) {
       std::string arg;
       argument(arg, args[i]);
-      const auto mutation = std::find_if(source_.mutations.begin(), source_.mutations.end(),
-                                         [&](const Mutation& m) { return m.output == i; });
-      if (mutation == source_.mutations.end()) {
+      while (mutation != source_.mutations.end() && mutation->output < i) ++mutation;
+      if (mutation == source_.mutations.end() || mutation->output != i) {
         list.next() += fmt::format("{{\"user_output\": {{\"arg\": {}}}}}", arg);
         continue;
       }

@@ -30,6 +30,15 @@ inline constexpr std::uint64_t kExpandedBytes = 1ull << 30;
 
 // Python's reader gives up at about 1000; torch.export nests some 10 levels, 7 more per subgraph.
 inline constexpr std::size_t kJsonDepth = 500;
+// Dicts in dicts in an argument of a node.
+inline constexpr int kArgumentDepth = 50;
+// PyTorch's kernels take 64; the strides of symbolic sizes grow with the square.
+inline constexpr std::size_t kTensorSizes = 64;
+// Of a symbolic size; those of torch.export have some hundred characters.
+inline constexpr std::size_t kExpressionLength = 10'000;
+inline constexpr int kExpressionDepth = 200;
+// All parts of symbolic sizes that are remembered for writing products of them, in bytes.
+inline constexpr std::size_t kExpressionParts = 16 << 20;
 
 // ---- running ------------------------------------------------------------------------------------
 

@@ -91,10 +91,4 @@ dom::element parse_strict(dom::parser& parser, std::string_view text) {
   return root;
 }
 
-std::optional<dom::element> find_member(const dom::element& object, std::string_view key) {
-  auto member = object[key];
-  if (member.error() == simdjson::NO_SUCH_FIELD) return std::nullopt;
-  return member.value();
-}
-
 }  // namespace refx

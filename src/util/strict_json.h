@@ -2,7 +2,6 @@
 
 #include <simdjson.h>
 
-#include <optional>
 #include <string_view>
 
 namespace refx {
@@ -11,9 +10,5 @@ namespace refx {
 // simdjson the first, and Python knows NaN, numbers of any size and halves of characters: an Error
 // says so, as for a text that is no JSON. At least 64 bytes after the text can be read.
 simdjson::dom::element parse_strict(simdjson::dom::parser& parser, std::string_view text);
-
-// The member of that name, or nothing. Anything but an object is a simdjson_error, never "nothing".
-std::optional<simdjson::dom::element> find_member(const simdjson::dom::element& object,
-                                                  std::string_view key);
 
 }  // namespace refx

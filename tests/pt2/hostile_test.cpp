@@ -8,8 +8,11 @@
 #include "archive/files.h"
 #include "kit.h"
 #include "pt2/history_file.h"
+#include "refx/original.h"
+#include "refx/proven_original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
+#include "refx/reverse.h"
 
 namespace refx::testing {
 namespace {
@@ -153,6 +156,56 @@ TEST_F(Hostile, ArgumentsGoToTheirNames) {
   const std::string whole = model();
   swap("\"name\": \"input\"", "\"name\": \"weight\"");
   expect_refused("argument 'weight' stands where torch takes 'input'");
+}
+
+TEST_F(Hostile, TensorsHaveFewDimensions) {
+  const std::string whole = model();
+  const auto with = [&](std::string_view size, int count) {
+    std::string list = "[";
+    for (int i = 0; i < count; ++i) list += (i ? ", " : "") + std::string(size);
+    model() = whole;
+    replace(model(), "\"sizes\": [", "\"sizes\": " + list + "], \"was\": [");
+  };
+  with(R"({"as_expr": {"expr_str": "Symbol('s0')", "hint": {"as_int": 2}}})", 20'000);
+  expect_refused("a tensor of more than 64 dimensions");
+  with(R"({"as_expr": {"expr_str": ")" + std::string(20'000, 's') + R"(", "hint": null}})", 1);
+  expect_refused("a symbolic size of 20000 characters, and refx takes 10000");
+}
+
+TEST_F(Hostile, TheReversedFileIsWhatItsDirectorySays) {
+  take_rewritten();
+  const Contents whole = records_;
+  const auto refused = [&](std::string_view why) {
+    write_file(folder_ / "back.pt2", "untouched");
+    const std::string said = error_of([&] {
+      Model model = load(file());
+      reverse_all(model);
+      save(model, folder_ / "back.pt2");
+    });
+    EXPECT_NE(said.find(why), said.npos) << said;
+    EXPECT_EQ(read_file(folder_ / "back.pt2"), "untouched");
+  };
+  // Another name for a record in its header and the directory, so that PyTorch finds no such weight
+  // or another one.
+  std::string& skeleton = record("refx/skeleton");
+  for (int i = 0; i < 2; ++i) replace(skeleton, "weights/weight_1", "weights/weight_x");
+  refused("is not the file that was first transformed");
+  const auto noted = record(kHistory).find("\"original\": ");
+  record(kHistory).erase(noted, record(kHistory).find("\"records\"") - noted);
+  refused("an archive of other records");
+
+  record("refx/skeleton") = whole[0].second;
+  refused("cannot write");
+}
+
+TEST_F(Hostile, WhatIsProvenToBeTheOriginal) {
+  const Model untouched = load(small_);
+  EXPECT_TRUE(is_proven_original(untouched));
+  take_rewritten();
+  Model model = load(file());
+  EXPECT_FALSE(is_proven_original(model));
+  reverse_all(model);
+  EXPECT_TRUE(is_proven_original(model));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "archive/files.h"
 #include "kit.h"
 #include "refx/original.h"
+#include "refx/proven_original.h"
 #include "refx/pt2.h"
 #include "refx/reverse.h"
 
@@ -52,6 +53,8 @@ class OldFiles : public ::testing::TestWithParam<std::string> {
   void expect_goes_back(Model model) const {
     reverse_all(model);
     validate(model);
+    EXPECT_TRUE(is_original(model));
+    EXPECT_FALSE(is_proven_original(model));  // nothing was noted of the file yet
     EXPECT_EQ(content(model), content(load(original_path())));
     save(model, folder_ / "back.pt2");
     EXPECT_TRUE(read_file(folder_ / "back.pt2") == read_file(original_path()))

@@ -42,5 +42,27 @@ TEST(Symbols, AnUnknownSymbolIsAnError) {
             "the symbolic size 'u7' is not made of sizes of this model");
 }
 
+TEST(Symbols, LengthHasALimit) {
+  Symbols symbols;
+  const std::string longest = "s" + std::string(limits::kExpressionLength - 1, '0');
+  EXPECT_EQ(symbols.stored(symbols.readable(longest)), longest);
+  EXPECT_EQ(testing::error_of([&] { symbols.readable(longest + "0"); }),
+            "a symbolic size of 10001 characters, and refx takes 10000");
+  EXPECT_EQ(testing::error_of([&] { symbols.stored(std::string(100'000, '(')); }),
+            "a symbolic size of 100000 characters, and refx takes 10000");
+}
+
+// Every part of a deep expression is nearly as long as the whole.
+TEST(Symbols, PartsTakeNoMoreRoomThanThereIs) {
+  Symbols symbols;
+  std::string last;
+  for (int i = 0; i < 200; ++i) {
+    last = "s" + std::to_string(i) + std::string(9000, 'x');
+    for (int depth = 0; depth < 50; ++depth) last = "Abs(" + last + ")";
+    EXPECT_EQ(symbols.stored(symbols.readable(last)), last);
+  }
+  EXPECT_LT(symbols.bytes(), 2 * limits::kExpressionParts);
+}
+
 }  // namespace
 }  // namespace refx
