@@ -2,11 +2,13 @@
 // bytes are whole files, so that what is found can be tried with the program too.
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include "archive/archive.h"
 #include "archive/writer.h"
-#include "json_tree.h"
+#include "mutate_json.h"
 #include "pt2/history_file.h"
+#include "pt2/read_file.h"
 #include "pt2/source.h"
 #include "python_json.h"
 #include "refx/error.h"
@@ -21,6 +23,8 @@
 namespace refx::fuzz {
 
 namespace {
+
+using testing::Json;
 
 void expect_sound(const Model& model, const std::string& after) {
   if (const auto found = problems(model); !found.empty()) fault(after + ": " + found.front());
@@ -72,6 +76,54 @@ std::string* find(Contents& contents, std::string_view name) {
   return nullptr;
 }
 
+std::string mutated(const std::string& text, std::minstd_rand& random, MutateBytes mutate_bytes) {
+  try {
+    Json json = Json::parse(text);
+    for (unsigned n = 1 + random() / 7 % 3; n > 0; --n) testing::mutate(json, random, mutate_bytes);
+    return json.print();
+  } catch (const simdjson::simdjson_error&) {  // it was no JSON before
+    return mutate_bytes(text);
+  }
+}
+
+// A history names the program that it belongs to.
+void make_fit(Contents& contents) {
+  std::string *history = find(contents, kHistory), *model = find(contents, kModelRecord),
+              *weights = find(contents, kWeightsConfig),
+              *constants = find(contents, kConstantsConfig);
+  if (!history || !model || !weights || !constants) return;
+  try {
+    Json json = Json::parse(*history);
+    if (json.kind != Json::Kind::object) return;
+    json["fits"] = Json::quoted(fit_of(*model, *weights, *constants));
+    *history = json.print();
+  } catch (const simdjson::simdjson_error&) {
+  }
+}
+
+// What PyTorch would have to see for the history to be believed.
+void show_steps(Contents& contents, const std::string& path) {
+  const auto source = std::make_shared<Pt2Source>();
+  source->archive = Archive::open(path);
+  const Model model = read_file(source, true);
+  const Image image(model, *source);
+  Contents shown;
+  for (const Image::Item& item : image.items())
+    shown.emplace_back(item.name, item.blob.record ? item.blob.archive->read(*item.blob.record)
+                                                   : item.blob.memory);
+  for (auto& [name, content] : contents)
+    if (name.starts_with("refx/")) shown.emplace_back(name, std::move(content));
+  contents = std::move(shown);
+}
+
+std::string write(const Contents& contents, const std::string& root) {
+  std::string path = scratch() / "after.pt2";
+  ArchiveWriter writer(path, root);
+  for (const auto& [name, content] : contents) writer.add(name, {.memory = content});
+  writer.finish();
+  return path;
+}
+
 // The bytes of the file with some of its JSON changed, and every checksum right.
 std::string mutate_records(std::string_view bytes, const std::vector<std::string_view>& records,
                            std::minstd_rand& random, MutateBytes mutate_bytes) {
@@ -83,28 +135,15 @@ std::string mutate_records(std::string_view bytes, const std::vector<std::string
         contents.emplace_back(record.name, archive->read(record));
     std::string* text = find(contents, records[random() / 7 % records.size()]);
     if (!text) return {};
-    auto json = parse_json(*text);
-    if (json && random() % 20) {
-      for (unsigned n = 1 + random() / 7 % 3; n > 0; --n) mutate(*json, random, mutate_bytes);
-      *text = to_text(*json);
-    } else {
-      *text = mutate_bytes(*text);
-    }
-    if (std::string* history = find(contents, kHistory)) {
-      auto steps = parse_json(*history);
-      const std::string *model = find(contents, kModelRecord),
-                        *weights = find(contents, kWeightsConfig),
-                        *constants = find(contents, kConstantsConfig);
-      if (steps && model && weights && constants)
-        if (Json* fits = member(*steps, "fits")) {
-          *fits = {Json::string, fit_of(*model, *weights, *constants)};
-          *history = to_text(*steps);
-        }
-    }
-    const std::string path = scratch() / "after.pt2";
-    ArchiveWriter writer(path, archive->root());
-    for (const auto& [name, content] : contents) writer.add(name, {.memory = content});
-    writer.finish();
+    *text = random() % 20 == 0 ? mutate_bytes(*text) : mutated(*text, random, mutate_bytes);
+    make_fit(contents);
+    const std::string path = write(contents, archive->root());
+    if (find(contents, kHistory)) try {
+        show_steps(contents, path);
+        make_fit(contents);
+        write(contents, archive->root());
+      } catch (const Error&) {  // then it is refused earlier
+      }
     return get(path);
   } catch (const Error&) {
     return {};

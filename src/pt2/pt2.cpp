@@ -8,6 +8,7 @@
 #include "ir/content.h"
 #include "pt2/check_shown.h"
 #include "pt2/history_file.h"
+#include "pt2/read_file.h"
 #include "pt2/read_program.h"
 #include "refx/hint.h"
 #include "refx/validate.h"
@@ -98,21 +99,17 @@ void write_original(const Pt2Source& source, std::string_view skeleton, const st
 
 }  // namespace
 
-Model load(const std::string& path, const LoadOptions& options) {
-  auto source = std::make_shared<Pt2Source>();
-  source->archive = Archive::open(path);
-  source->allowed = options.allow_ops;
-  check_kind(*source->archive);
+Model read_file(const std::shared_ptr<Pt2Source>& source, bool history) {
+  const std::string& path = source->path();
   const auto& records = source->archive->records();
-  const bool touched = std::any_of(records.begin(), records.end(), [](const Record& record) {
+  source->whole = std::none_of(records.begin(), records.end(), [](const Record& record) {
     return record.name.starts_with("refx/");
   });
-  const bool history = options.history && touched;
+  history = history && !source->whole;
   if (history && !source->archive->find(kHistory))
     throw HintedError(
         fmt::format("{}: there are records of a history, but no '{}'", path, kHistory),
         Hint::forget);
-  source->whole = !touched;
   if (history)
     read_original_records(*source);
   else
@@ -127,12 +124,20 @@ Model load(const std::string& path, const LoadOptions& options) {
   }
   if (const auto found = problems(model); !found.empty())
     throw Error(fmt::format("{}: record '{}': {}", path, kModelRecord, found.front()));
-  if (history) {
-    read_steps(*source, model);
-    if (const auto found = problems(model); !found.empty())
-      throw Error(fmt::format("{}: record '{}': {}", path, kHistory, found.front()));
-    check_shown(*source, model);
-  }
+  if (!history) return model;
+  read_steps(*source, model);
+  if (const auto found = problems(model); !found.empty())
+    throw Error(fmt::format("{}: record '{}': {}", path, kHistory, found.front()));
+  return model;
+}
+
+Model load(const std::string& path, const LoadOptions& options) {
+  auto source = std::make_shared<Pt2Source>();
+  source->archive = Archive::open(path);
+  source->allowed = options.allow_ops;
+  check_kind(*source->archive);
+  Model model = read_file(source, options.history);
+  if (options.history && !source->whole) check_shown(*source, model);
   require_unchanged(*source);
   return model;
 }

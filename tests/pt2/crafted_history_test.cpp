@@ -10,6 +10,7 @@
 #include "archive/files.h"
 #include "json_tree.h"
 #include "kit.h"
+#include "mutate_json.h"
 #include "refx/original.h"
 
 namespace refx::testing {
@@ -205,125 +206,6 @@ TEST(CraftedHistory, AFieldIsThereOnceAndOfItsKind) {
 
 // ---- random ones ------------------------------------------------------------------------------
 
-// Changes documents at random, but so that they stay JSON and speak of things that there are.
-class Mutator {
- public:
-  Mutator(Json& root, std::uint64_t seed) : root_(root), random_(seed) {}
-
-  void mutate() {
-    all_.clear();
-    texts_ = {"x"};
-    // Most of it is about steps.
-    collect(below(4) == 0 ? root_ : root_["steps"]);
-    Json& value = *all_[below(all_.size())];
-    switch (below(10)) {
-      case 0:
-        return drop(value);
-      case 1:
-        return repeat(value);
-      case 2:
-        return std::swap(value, *distinct(value));
-      case 3:
-        value = Json(*all_[below(all_.size())]);
-        return;
-      case 4:
-        if (value.items.size() > 1) std::shuffle(value.items.begin(), value.items.end(), random_);
-        return;
-      case 5:
-        return value = Json::nest(static_cast<int>(below(150))), void();
-      case 6:
-        return value = Json::quoted(texts_[below(texts_.size())]), void();
-      default:
-        return replace(value);
-    }
-  }
-
- private:
-  std::size_t below(std::size_t end) { return random_() % end; }
-
-  void collect(Json& value) {
-    all_.push_back(&value);
-    if (value.kind == Json::Kind::text) texts_.push_back(value.text);
-    for (Json& item : value.items) collect(item);
-    for (auto& [key, item] : value.fields) collect(item);
-  }
-
-  // One that neither holds the other.
-  Json* distinct(Json& value) {
-    const bool leaf = value.items.empty() && value.fields.empty();
-    for (int tries = 0; leaf && tries < 20; ++tries)
-      if (Json* other = all_[below(all_.size())];
-          other->kind == value.kind && other->items.empty() && other->fields.empty())
-        return other;
-    return &value;
-  }
-
-  void drop(Json& value) {
-    if (!value.items.empty())
-      value.items.erase(value.items.begin() + static_cast<long>(below(value.items.size())));
-    else if (!value.fields.empty())
-      value.fields.erase(value.fields.begin() + static_cast<long>(below(value.fields.size())));
-    else
-      value = Json();
-  }
-
-  void repeat(Json& value) {
-    if (value.items.empty()) return replace(value);
-    const Json copy = value.items[below(value.items.size())];
-    value.items.insert(value.items.begin() + static_cast<long>(below(value.items.size() + 1)),
-                       copy);
-  }
-
-  void replace(Json& value) {
-    static const char* const kNumbers[] = {"0",
-                                           "-1",
-                                           "1",
-                                           "2",
-                                           "7",
-                                           "64",
-                                           "200",
-                                           "9999",
-                                           "2147483648",
-                                           "4294967295",
-                                           "4294967296",
-                                           "9223372036854775807",
-                                           "-9223372036854775808",
-                                           "18446744073709551615",
-                                           "1e308",
-                                           "0.5"};
-    static const char* const kTexts[] = {"",
-                                         "placeholder",
-                                         "call_function",
-                                         "output",
-                                         "parameter",
-                                         "buffer",
-                                         "constant",
-                                         "changed",
-                                         "cuda:0",
-                                         "meta",
-                                         "cpu",
-                                         "nan",
-                                         "merge-linears",
-                                         "fuse-bias-in-linear",
-                                         "operator.getitem",
-                                         "aten.linear.default",
-                                         "aten.topk.default"};
-    static const char* const kScalars[] = {"null", "true", "false"};
-    auto one_of = [&](const auto& all) { return std::string(all[below(std::size(all))]); };
-    if (value.kind == Json::Kind::text && below(4))
-      value.text = one_of(kTexts);
-    else if (value.kind == Json::Kind::scalar && below(4))
-      value.text = one_of(kNumbers);
-    else
-      value = below(2) ? Json::scalar(one_of(kScalars)) : Json::scalar(one_of(kNumbers));
-  }
-
-  Json& root_;
-  std::mt19937_64 random_;
-  std::vector<Json*> all_;
-  std::vector<std::string> texts_;
-};
-
 // Everything that one does with a history. An Error is an answer, except that a history that was
 // accepted goes back to its beginning.
 void use(const Model& model, const Folder& folder) {
@@ -368,8 +250,8 @@ TEST(CraftedHistory, AnyIsAnErrorOrAHistory) {
     const Json whole = copies.history();
     for (int seed = from ? std::atoi(from) : 0, end = seed + cases; seed < end; ++seed) {
       Json history = whole;
-      Mutator mutator(history, static_cast<std::uint64_t>(seed));
-      for (int i = 0; i <= seed % 3; ++i) mutator.mutate();
+      std::minstd_rand random(static_cast<unsigned>(seed) + 1);
+      for (int i = 0; i <= seed % 3; ++i) mutate(history, random);
       const std::string path = copies.with(history);
       try {
         const Model model = load(path);

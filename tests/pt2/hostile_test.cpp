@@ -166,10 +166,13 @@ TEST_F(Hostile, TensorsHaveFewDimensions) {
     model() = whole;
     replace(model(), "\"sizes\": [", "\"sizes\": " + list + "], \"was\": [");
   };
-  with(R"({"as_expr": {"expr_str": "Symbol('s0')", "hint": {"as_int": 2}}})", 20'000);
+  with(R"({"as_expr": {"expr_str": "Symbol('s0')", "hint": {
+    "as_int" : 2}
+}
+})", 20'000);
   expect_refused("a tensor of more than 64 dimensions");
-  with(R"({"as_expr": {"expr_str": ")" + std::string(20'000, 's') + R"(", "hint": null}})", 1);
-  expect_refused("a symbolic size of 20000 characters, and refx takes 10000");
+with(R"({"as_expr": {"expr_str": ")" + std::string(20'000, 's') + R"(", "hint": null}})", 1);
+expect_refused("a symbolic size of 20000 characters, and refx takes 10000");
 }
 
 TEST_F(Hostile, TheReversedFileIsWhatItsDirectorySays) {

@@ -71,14 +71,5 @@ TEST(StrictJson, DepthHasALimit) {
   EXPECT_EQ(fault(nested(1000000)), "it is nested more than 500 levels deep");
 }
 
-TEST(StrictJson, AnAbsentMemberIsNotABrokenObject) {
-  simdjson::dom::parser parser;
-  const simdjson::padded_string text(std::string_view(R"({"a": [1]})"));
-  const auto root = parse_strict(parser, text);
-  EXPECT_TRUE(find_member(root, "a"));
-  EXPECT_FALSE(find_member(root, "b"));
-  EXPECT_THROW(find_member(*find_member(root, "a"), "b"), simdjson::simdjson_error);
-}
-
 }  // namespace
 }  // namespace refx::testing
