@@ -2,22 +2,39 @@
 # any compiler, a program that tries again what was found before.
 
 file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/*.cpp)
+list(FILTER fuzz_sources EXCLUDE REGEX "/fuzz/(engine|replay)\\.cpp$")
+list(APPEND fuzz_sources tests/json_tree.cpp tests/mutate_json.cpp python/engine/saved.cpp)
 find_library(REFX_LIB_zip zip) # how others read an archive
 mark_as_advanced(REFX_LIB_zip)
 if(NOT REFX_LIB_zip)
   return()
 endif()
-list(APPEND fuzz_sources tests/json_tree.cpp tests/mutate_json.cpp)
-list(FILTER fuzz_sources EXCLUDE REGEX "/fuzz/(engine|replay)\\.cpp$")
+
 if(REFX_FUZZ)
   refx_executable(refx_fuzz refx_objects ${fuzz_sources} fuzz/engine.cpp)
   target_link_options(refx_fuzz PRIVATE -fsanitize=fuzzer)
 else()
   refx_executable(refx_fuzz refx_objects ${fuzz_sources} fuzz/replay.cpp)
-  if(BUILD_TESTING)
-    add_test(NAME fuzz_replay COMMAND refx_fuzz fuzz/found fuzz/seeds
-             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endif()
+target_include_directories(refx_fuzz PRIVATE fuzz tests python)
+target_link_libraries(refx_fuzz PRIVATE refx_file_libraries ${REFX_LIB_zip})
+
+if(BUILD_TESTING AND REFX_PYTHON AND NOT REFX_FUZZ)
+  set(seeds ${PROJECT_BINARY_DIR}/fuzz_seeds)
+  file(GLOB seed_models CONFIGURE_DEPENDS tests/data/pt2/*.pt2)
+  add_test(NAME fuzz_seeds COMMAND ${REFX_PYTHON} fuzz/make_seeds.py ${seeds} ${seed_models}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  add_test(NAME fuzz_replay COMMAND refx_fuzz fuzz/found ${seeds}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(
+    fuzz_seeds PROPERTIES FIXTURES_SETUP fuzz_seeds ENVIRONMENT PYTHONPATH=${PROJECT_BINARY_DIR}/python)
+  set_tests_properties(
+    fuzz_replay PROPERTIES FIXTURES_REQUIRED fuzz_seeds ENVIRONMENT
+    "OMP_NUM_THREADS=1;REFX_READ_JSON=${PROJECT_SOURCE_DIR}/fuzz/read_json.py")
+  # Where clang is there, a minute of searching.
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/clang.sh RESULT_VARIABLE no_clang OUTPUT_QUIET)
+  if(NOT no_clang AND CMAKE_BUILD_TYPE STREQUAL Release)
+    add_test(NAME fuzz COMMAND make fuzz FUZZ_S=8 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(fuzz PROPERTIES PROCESSORS 2 TIMEOUT 5400 RUN_SERIAL ON)
   endif()
 endif()
-target_include_directories(refx_fuzz PRIVATE fuzz tests)
-target_link_libraries(refx_fuzz PRIVATE refx_file_libraries ${REFX_LIB_zip})

@@ -45,9 +45,22 @@ def texts():
                 yield text
 
 
+def histories():
+    """Of GraphModules, as they are pickled: the sizes of their tensors, a line, the bytes."""
+    try:
+        from refx.fx._history import History
+    except ImportError:  # the package is not built
+        return
+    for file in sorted((Path(__file__).parents[1] / "tests" / "data" / "fx").glob("*.all.pt")):
+        graph_module = torch.load(file, weights_only=False)
+        data, tensors = History.of(graph_module).mirror.save()
+        sizes = ";".join(",".join(map(str, tensor.shape)) for tensor in tensors)
+        yield sizes.encode() + b"\n" + data
+
+
 def main():
     folder, models = Path(sys.argv[1]), [Path(model) for model in sys.argv[2:]]
-    for target in ("zip", "pickle", "program", "history", "text", "operators"):
+    for target in ("zip", "pickle", "program", "history", "text", "operators", "graph_module"):
         (folder / target).mkdir(parents=True, exist_ok=True)
     pickles = []
     for value in values():
@@ -63,6 +76,8 @@ def main():
     shutil.copy(min(models, key=lambda model: model.stat().st_size), folder / "zip")
     for i, data in enumerate(sorted(set(pickles))):
         (folder / "pickle" / str(i)).write_bytes(data)
+    for i, data in enumerate(histories()):
+        (folder / "graph_module" / str(i)).write_bytes(data)
     for i, text in enumerate(texts()):
         (folder / "text" / str(i)).write_text(text)
 

@@ -15,6 +15,7 @@ const std::vector<Target>& targets() {
       {"history", run_file, mutate_history},
       {"text", run_text},
       {"operators", run_operators},
+      {"graph_module", run_graph_module, mutate_graph_module},
   };
   return all;
 }

@@ -39,7 +39,10 @@ void run_pickle(std::string_view bytes);
 void run_text(std::string_view bytes);
 void run_file(std::string_view bytes);
 void run_operators(std::string_view bytes);
+void run_graph_module(std::string_view bytes);
 std::string mutate_program(std::string_view bytes, std::minstd_rand& random, MutateBytes mutate);
+std::string mutate_graph_module(std::string_view bytes, std::minstd_rand& random,
+                                MutateBytes mutate);
 std::string mutate_history(std::string_view bytes, std::minstd_rand& random, MutateBytes mutate);
 
 }  // namespace refx::fuzz

@@ -13,7 +13,7 @@ all=$(sed -n 's/^ *{"\([a-z_]*\)", run_.*/\1/p' fuzz/target.cpp)
 targets=("$@")
 ((${#targets[@]})) || mapfile -t targets <<<"$all"
 
-.venv/bin/python fuzz/make_seeds.py build-fuzz/seeds tests/data/pt2/*.pt2
+PYTHONPATH=build/python .venv/bin/python fuzz/make_seeds.py build-fuzz/seeds tests/data/pt2/*.pt2
 
 search() {
   local target=$1

@@ -1,5 +1,6 @@
 #include "archive/archive.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -9,7 +9,6 @@
 #include "kit.h"
 #include "pt2/history_file.h"
 #include "refx/original.h"
-#include "refx/proven_original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"

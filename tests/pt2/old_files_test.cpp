@@ -10,7 +10,6 @@
 #include "archive/files.h"
 #include "kit.h"
 #include "refx/original.h"
-#include "refx/proven_original.h"
 #include "refx/pt2.h"
 #include "refx/reverse.h"
 

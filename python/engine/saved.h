@@ -1,0 +1,28 @@
+#pragma once
+
+// What save() keeps of a mirror, read back without Python.
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+#include "engine/snapshot.h"
+#include "refx/model.h"
+
+namespace refx::fx {
+
+// The bytes begin with one of these.
+inline constexpr std::string_view kFormat = "refx.fx 2\n";   // then the checksum, then the values
+inline constexpr std::string_view kFormat1 = "refx.fx 1\n";  // the values alone
+
+struct Saved {
+  Model model;
+  bool training = false;
+  std::vector<TensorSnapshot> snapshots;  // by state id
+};
+
+// Throws Error if the bytes are not what save() wrote with these tensors.
+Saved read_saved(std::string_view bytes, const std::vector<at::Tensor>& tensors);
+
+}  // namespace refx::fx
