@@ -127,10 +127,10 @@ const History::Index& History::index() {
 }
 
 void History::add(std::shared_ptr<const Step> step) {
-  const StepId id = step->id;
-  const auto at = live_.emplace_hint(live_.end(), id, step);
-  REFX_CHECK(at->second == step, "two steps have one id");
-  note(*step);
+  const Step& added = *step;
+  const auto at = live_.emplace_hint(live_.end(), added.id, std::move(step));
+  REFX_CHECK(at->second.get() == &added, "two steps have one id");
+  note(added);
 }
 
 void History::replace(std::shared_ptr<const Step> step) {
