@@ -380,7 +380,7 @@ class Unpickler {
       case Object::Kind::list: {
         c10::impl::GenericList list(c10::AnyType::get());
         for (IValue& item : finished_items(object)) list.push_back(std::move(item));
-        object.value = std::move(list);
+        object.value = list;
         break;
       }
       case Object::Kind::dict:
