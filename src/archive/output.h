@@ -20,7 +20,7 @@ class Output {
   void write(std::string_view bytes);
   // Returns the bytes' CRC-32. A record of another archive must have the one it states.
   std::uint32_t write(const Blob& blob);
-  // What was written so far, on its way to the file no longer.
+  // The descriptor of the file, which has all that was written so far.
   int flushed();
   void commit();
 

@@ -30,9 +30,10 @@ void write_from_skeleton(const std::string& path, std::string_view skeleton,
                        record.crc));
   }
   out.write(skeleton);
+  const int file = out.flushed();
   std::shared_ptr<const Archive> written;
   try {
-    written = Archive::open(path, out.flushed());
+    written = Archive::open(path, file);
   } catch (const Error& error) {
     fail(fmt::format("what is kept of it makes no archive ({})", error.what()));
   }

@@ -72,14 +72,17 @@ class Reader {
   }
 
   static std::string spelled(const std::string& head, const std::vector<std::string>& parts) {
-    std::vector<std::string> factors;
-    for (const std::string& part : parts) factors.push_back(factor(part));
     if ((head == "Integer" || head == "Symbol" || head == "Float") && !parts.empty())
       return parts[0];
-    if (head == "Mul") return fmt::format("{}", fmt::join(factors, "*"));
+    if (head == "Mul") {
+      std::vector<std::string> factors;
+      for (const std::string& part : parts) factors.push_back(factor(part));
+      return fmt::format("{}", fmt::join(factors, "*"));
+    }
     if (head == "Add") return fmt::format("{}", fmt::join(parts, " + "));
-    if (head == "Pow" && parts.size() == 2) return factors[0] + "**" + factors[1];
-    if (head.ends_with("FloorDiv") && parts.size() == 2) return factors[0] + "//" + factors[1];
+    if (head == "Pow" && parts.size() == 2) return factor(parts[0]) + "**" + factor(parts[1]);
+    if (head.ends_with("FloorDiv") && parts.size() == 2)
+      return factor(parts[0]) + "//" + factor(parts[1]);
     if (head == "Mod" && parts.size() == 2) return "Mod(" + parts[0] + ", " + parts[1] + ")";
     return fmt::format("{}({})", head, fmt::join(parts, ", "));
   }

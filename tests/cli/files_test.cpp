@@ -298,6 +298,14 @@ no steps left: this is the original file, byte for byte
   EXPECT_TRUE(bytes("back.pt2") == bytes("small.pt2"));
 }
 
+TEST_F(Files, AHistoryOfAnEarlierVersionIsTakenAtItsWord) {
+  std::filesystem::copy_file("tests/data/pt2/encoder.all.pt2", folder_ / "work" / "old.pt2");
+  const Result result = run("reverse old.pt2 --all -o back.pt2");
+  EXPECT_TRUE(result.out.ends_with(
+      "\nno steps left: this is the original file, as the history of old.pt2 has it\n"))
+      << result.out;
+}
+
 TEST_F(Files, WhatWasTrainedIsNotTheOriginal) {
   apply_all();
   const auto reversed = [&](bool train) {
