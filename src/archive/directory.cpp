@@ -202,7 +202,7 @@ class DirectoryReader {
     if (is_folder(entry))
       plain.remove_suffix(1);
     else if (load<std::uint32_t>(p + 38) & zip::kFolderAttribute)
-      fail(entry.name, "it says that it is a folder");  // PyTorch would read zeros
+      fail(entry.name, "it says that it is a folder");  // PyTorch would read nothing of it
     if (const auto fault = zip::name_fault(plain); !fault.empty())
       fail(entry.name, std::string(fault));
     read_header(entry, p);

@@ -214,7 +214,7 @@ TEST_F(Malformed, ARecordThatSaysItIsAFolder) {
   const std::vector<Entry> entries = {{.name = "r/a", .data = "one", .attributes = 0x10},
                                       {"r/version", "6"}};
   write_file(path(), make_zip(entries));
-  EXPECT_EQ(torch_reads(path(), "a"), std::string(3, '\0'));
+  EXPECT_NE(torch_reads(path(), "a"), "one");  // but whatever was in the memory before
   expect_error(make_zip(entries), "it says that it is a folder");
 }
 

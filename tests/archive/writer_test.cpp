@@ -145,16 +145,18 @@ TEST(Skeleton, WithTheDataIsTheFile) {
 
 TEST(Skeleton, RefusesPlacesThatItDoesNotHave) {
   const Folder folder;
+  write_file(folder / "m.pt2", "untouched");
   const std::string data = "data";
   const Blob blob{.memory = data};
   const auto write = [&](std::uint64_t offset) {
-    write_from_skeleton(folder / "m.pt2", "skeleton", {{"a", offset, 4, 0xadf3f363}}, {blob});
+    return error_of([&] {
+      write_from_skeleton(folder / "m.pt2", "skeleton", {{"a", offset, 4, 0xadf3f363}}, {blob});
+    });
   };
-  write(3);
-  EXPECT_EQ(read_file(folder / "m.pt2"), "skedataleton");
-  EXPECT_NE(error_of([&] { write(9); }).find("record 'a' cannot be at 9"), std::string::npos);
-  EXPECT_THROW(write(~std::uint64_t{0}), Error);
-  EXPECT_EQ(read_file(folder / "m.pt2"), "skedataleton");
+  EXPECT_NE(write(3).find("makes no archive"), std::string::npos);
+  EXPECT_NE(write(9).find("record 'a' cannot be at 9"), std::string::npos);
+  EXPECT_NE(write(~std::uint64_t{0}), "");
+  EXPECT_EQ(read_file(folder / "m.pt2"), "untouched");
 }
 
 }  // namespace

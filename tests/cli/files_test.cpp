@@ -114,6 +114,7 @@ TEST_F(Files, InspectAsJson) {
     "constants": {"tensors": 0, "elements": 0, "bytes": 0}
   },
   "operators": {"aten.relu.default": 1},
+  "refused_operators": [],
   "sites": [],
   "refusals": []
 }

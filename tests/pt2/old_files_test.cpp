@@ -52,8 +52,6 @@ class OldFiles : public ::testing::TestWithParam<std::string> {
   void expect_goes_back(Model model) const {
     reverse_all(model);
     validate(model);
-    EXPECT_TRUE(is_original(model));
-    EXPECT_FALSE(is_proven_original(model));  // nothing was noted of the file yet
     EXPECT_EQ(content(model), content(load(original_path())));
     save(model, folder_ / "back.pt2");
     EXPECT_TRUE(read_file(folder_ / "back.pt2") == read_file(original_path()))
@@ -70,6 +68,13 @@ INSTANTIATE_TEST_SUITE_P(Data, OldFiles, ::testing::ValuesIn(rewritten_files()),
                              if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
                            return name;
                          });
+
+// Histories did not note it yet.
+TEST_P(OldFiles, TheOriginalIsNotProven) {
+  Model model = opened();
+  reverse_all(model);
+  EXPECT_FALSE(is_proven_original(model));
+}
 
 TEST_P(OldFiles, Open) {
   const Model model = opened();
