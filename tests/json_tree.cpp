@@ -55,6 +55,9 @@ Json Json::parse(std::string_view text) {
   return tree_of(parser.parse(text.data(), text.size()));
 }
 
+Json Json::scalar(std::string text) { return {Kind::scalar, std::move(text), {}, {}}; }
+Json Json::quoted(std::string text) { return {Kind::text, std::move(text), {}, {}}; }
+
 Json Json::nest(int depth) {
   Json list{Kind::list, "", {}, {}};
   if (depth > 0) list.items.push_back(nest(depth - 1));
@@ -66,6 +69,8 @@ Json& Json::operator[](std::string_view key) {
     if (name == key) return value;
   return fields.emplace_back(std::string(key), Json()).second;
 }
+
+Json& Json::operator[](std::size_t index) { return items.at(index); }
 
 void Json::erase(std::string_view key) {
   std::erase_if(fields, [&](const auto& field) { return field.first == key; });

@@ -18,12 +18,12 @@ struct Json {
 
   static Json parse(std::string_view text);
   // A number, true, false or null; a text; a list of lists of … nothing.
-  static Json scalar(std::string text) { return {Kind::scalar, std::move(text), {}, {}}; }
-  static Json quoted(std::string text) { return {Kind::text, std::move(text), {}, {}}; }
+  static Json scalar(std::string text);
+  static Json quoted(std::string text);
   static Json nest(int depth);
 
   Json& operator[](std::string_view key);  // a new one, if there is none
-  Json& operator[](std::size_t index) { return items.at(index); }
+  Json& operator[](std::size_t index);
   void erase(std::string_view key);
   std::string print() const;
 };
