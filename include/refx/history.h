@@ -113,7 +113,7 @@ class REFX_API History {
   // steps are taken back, never needs it.
   const Index& index();
   void note(const Step& step) noexcept;  // in the index, if there is one
-  bool writes(const Edit& edit);  // whether a live step writes the same object
+  bool writes(const Edit& edit);         // whether a live step writes the same object
 
   std::map<StepId, std::shared_ptr<const Step>> live_;
   std::vector<std::shared_ptr<const Step>> reversed_;

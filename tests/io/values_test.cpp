@@ -109,7 +109,8 @@ TEST_F(Values, EveryDamagedByteOfDataIsNoticed) {
 }
 
 TEST_F(Values, SaysWhatTheFileIsAndWhatToDo) {
-  EXPECT_NE(error_of([&] { read_values(path("none.pt")); }).find("cannot be opened"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_values(path("none.pt")); }).find("cannot be opened"),
+            std::string::npos);
   put("old.pt", std::string("\x80\x02\x8a\nl\xfc\x9c") + "F");
   const std::string old = error_of([&] { read_values(path("old.pt")); });
   EXPECT_NE(old.find("before 1.6"), std::string::npos) << old;
