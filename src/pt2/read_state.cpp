@@ -41,11 +41,11 @@ class StateReader {
   void config(std::string_view record, std::string_view folder) {
     JsonDocument document(source_.path(), source_.place_of(record), source_.text(record));
     read_config(document, folder, source_.symbols,
-                [&](StoredState stored) { entry(document, std::move(stored), folder); });
+                [&](const StoredState& stored) { entry(document, stored, folder); });
   }
 
  private:
-  void entry(JsonDocument& document, StoredState stored, std::string_view folder) {
+  void entry(JsonDocument& document, const StoredState& stored, std::string_view folder) {
     const std::string& name = stored.name;
     if (editor_.state().name_taken(name)) document.fail(fmt::format("'{}' stands twice", name));
     Pt2Source::StateText text;

@@ -1,5 +1,6 @@
 """Files that want more than to compute: what they call is refused, in every command that runs a model."""
 
+import itertools
 import pathlib
 import re
 
@@ -50,8 +51,20 @@ def to_argument(value):
 FLOAT = {"as_scalar_type": 7}
 
 
+def argument_names(target):
+    if not target.startswith("torch.ops."):
+        return itertools.repeat("")
+    space, name, overload = target.split(".")[2:]
+    try:
+        schema = torch._C._get_schema(f"{space}::{name}", "" if overload == "default" else overload)
+    except RuntimeError:  # there is no such overload
+        return itertools.repeat("")
+    return [argument.name for argument in schema.arguments]
+
+
 def node(name, target, args, kwargs=None, output=None):
-    inputs = [{"name": "", "arg": to_argument(v), "kind": 1} for v in args]
+    names = argument_names(target)
+    inputs = [{"name": n, "arg": to_argument(v), "kind": 1} for n, v in zip(names, args)]
     inputs += [{"name": k, "arg": to_argument(v), "kind": 2} for k, v in (kwargs or {}).items()]
     return {"target": target, "inputs": inputs, "outputs": [output or {"as_tensor": {"name": name}}],
             "metadata": {}, "is_hop_single_tensor_return": None, "name": name}

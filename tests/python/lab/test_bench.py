@@ -181,6 +181,7 @@ Options:
   -h,--help               Print this help and exit
   -q,--quiet              No messages but errors
   --against OTHER         Compare with this file, not with its original
+  --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
   --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
   --seed N                For inputs that are generated, and random operators
   --batch N               Generated inputs with this size of a dynamic batch
@@ -195,4 +196,7 @@ Examples:
   refx bench fast.pt2
   refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1
   refx bench fast.pt2 --per-step            what each step gives
+
+It runs the operators that the file names, but for those that touch files or trust memory;
+docs/security.md says what that means for files from others.
 """

@@ -257,6 +257,7 @@ Options:
   -q,--quiet              No messages but errors
   --tolerance X           The largest relative error; 0: a bound from the original's own
   --run COMMAND           A command that judges the model at the path {}
+  --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
   --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
   --seed N                For inputs that are generated, and random operators
   --threads N             Threads to run on (1)
@@ -266,6 +267,9 @@ Options:
 Examples:
   refx bisect fast.pt2 --tolerance 1e-4
   refx bisect fast.pt2 --run './check.sh {}'   exit 0 good, 125 skip, 1-124 bad
+
+It runs the operators that the file names, but for those that touch files or trust memory;
+docs/security.md says what that means for files from others.
 """
 
 

@@ -298,6 +298,7 @@ Options:
   -h,--help               Print this help and exit
   -q,--quiet              No messages but errors
   -o,--output OUT         The file to write; it may be MODEL
+  --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
   --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
   --seed N                For inputs that are generated, and random operators
   --batch N               Generated inputs with this size of a dynamic batch
@@ -316,6 +317,9 @@ Examples:
   refx tune model.pt2 --trials a.jsonl --shard 0/2    on one machine of two
   refx tune model.pt2 -o best.pt2 --merge a.jsonl --merge b.jsonl
   torchrun --no-python --nproc-per-node 2 refx tune model.pt2 -o best.pt2
+
+It runs the operators that the file names, but for those that touch files or trust memory;
+docs/security.md says what that means for files from others.
 """
 
 
