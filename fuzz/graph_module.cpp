@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "engine/saved.h"
@@ -19,24 +20,33 @@ namespace refx::fuzz {
 
 namespace {
 
-std::vector<at::Tensor> tensors_of(std::string_view sizes) {
-  std::vector<at::Tensor> tensors;
+// What comes before the separator, which is taken away with it.
+std::string_view take_until(char separator, std::string_view& text) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+at::Tensor tensor_of(std::string_view sizes) {
   std::vector<std::int64_t> shape;
   std::int64_t elements = 1;
-  for (const char* at = sizes.data(); at < sizes.data() + sizes.size() && tensors.size() < 100;) {
+  while (!sizes.empty()) {
+    const std::string_view word = take_until(',', sizes);
     std::int64_t size = 0;
-    at = std::from_chars(at, sizes.data() + sizes.size(), size).ptr;
-    size = std::clamp<std::int64_t>(size, 0, 64);
-    if ((elements *= size) > 10'000 || shape.size() > 5) throw Error("too large");
-    shape.push_back(size);
-    const bool last = at == sizes.data() + sizes.size() || *at != ',';
-    if (last) {
-      tensors.push_back(at::zeros(shape));
-      shape.clear();
-      elements = 1;
-    }
-    if (at < sizes.data() + sizes.size()) ++at;
+    std::from_chars(word.data(), word.data() + word.size(), size);
+    shape.push_back(std::clamp<std::int64_t>(size, 0, 64));
+    elements *= shape.back();
+    if (elements > 10'000 || shape.size() > 5) throw Error("a tensor is too large");
   }
+  return at::zeros(shape);
+}
+
+std::vector<at::Tensor> tensors_of(std::string_view all) {
+  std::vector<at::Tensor> tensors;
+  for (std::size_t n = 1 + static_cast<std::size_t>(std::count(all.begin(), all.end(), ';')); n > 0;
+       --n)
+    tensors.push_back(tensor_of(take_until(';', all)));
   return tensors;
 }
 

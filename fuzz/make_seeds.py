@@ -15,10 +15,12 @@ import torch
 
 
 def values():
-    x = torch.arange(6.0).reshape(2, 3)
+    """Each storage of 64 bytes: all that the target for pickles has."""
+    x = torch.arange(16.0).reshape(2, 8)
     yield x
-    yield (x, x.t(), x[1:]), {"mask": torch.ones(2, dtype=torch.bool), "n": 3}
-    yield [1, -1, 2**40, 2**70, 0.5, float("inf"), True, None, "text", b"bytes", 1 + 2j]
+    yield (x, x.t(), x[1:]), {"mask": torch.ones(64, dtype=torch.bool), "n": 3}
+    yield [1, -1, 2**40, 0.5, float("inf"), True, None, "text", 1 + 2j]
+    yield [2**70, b"bytes"]
     yield {1: "a", "b": [2, {3: (4, {5: []})}]}
     yield OrderedDict(a=torch.Size([1, 2]), b=torch.float16, c=torch.device("cpu"))
     yield torch.nn.Parameter(x)
@@ -26,15 +28,11 @@ def values():
     yield shared, shared, (shared, {"again": shared})
 
 
-def pickles_in(file):
-    """Of torch.save'd files, also of those inside a .pt2 file."""
+def pickle_of(value):
+    file = io.BytesIO()
+    torch.save(value, file)
     with zipfile.ZipFile(file) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            if name.endswith("data.pkl"):
-                yield data
-            elif name.endswith(".pt"):
-                yield from pickles_in(io.BytesIO(data))
+        return next(archive.read(name) for name in archive.namelist() if name.endswith("data.pkl"))
 
 
 def texts():
@@ -62,20 +60,13 @@ def main():
     folder, models = Path(sys.argv[1]), [Path(model) for model in sys.argv[2:]]
     for target in ("zip", "pickle", "program", "history", "text", "operators", "graph_module"):
         (folder / target).mkdir(parents=True, exist_ok=True)
-    pickles = []
-    for value in values():
-        file = io.BytesIO()
-        torch.save(value, file)
-        pickles += pickles_in(file)
     for model in models:
         with zipfile.ZipFile(model) as archive:
             has_history = any(name.endswith("refx/history.json") for name in archive.namelist())
         shutil.copy(model, folder / ("history" if has_history else "program"))
-        if not has_history:
-            pickles += pickles_in(model)
     shutil.copy(min(models, key=lambda model: model.stat().st_size), folder / "zip")
-    for i, data in enumerate(sorted(set(pickles))):
-        (folder / "pickle" / str(i)).write_bytes(data)
+    for i, value in enumerate(values()):
+        (folder / "pickle" / str(i)).write_bytes(pickle_of(value))
     for i, data in enumerate(histories()):
         (folder / "graph_module" / str(i)).write_bytes(data)
     for i, text in enumerate(texts()):

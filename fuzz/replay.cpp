@@ -1,5 +1,5 @@
 // Tries again what was found before: `refx_fuzz FOLDER…`, in each of which a folder named after a
-// target holds bytes for it. Files that end in .pt2 are for every target that reads files.
+// target holds bytes for it.
 
 #include <cstdio>
 #include <filesystem>
@@ -20,9 +20,10 @@ int main(int argc, char** argv) {
         std::ifstream in(entry.path(), std::ios::binary);
         std::ostringstream bytes;
         bytes << in.rdbuf();
-        std::printf("%s\n", entry.path().c_str());
+        std::printf("%s ", entry.path().c_str());
         std::fflush(stdout);
-        refx::fuzz::run(target, bytes.str());
+        const std::string why = refx::fuzz::run(target, bytes.str());
+        std::printf("is %s\n", why.empty() ? "taken" : ("refused: " + why).c_str());
         ++runs;
       }
     }

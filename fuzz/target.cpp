@@ -25,10 +25,12 @@ void fault(const std::string& what) {
   std::abort();
 }
 
-void run(const Target& target, std::string_view bytes) {
+std::string run(const Target& target, std::string_view bytes) {
   try {
     target.run(bytes);
-  } catch (const Error&) {
+    return "";
+  } catch (const Error& error) {
+    return error.what();
   } catch (const std::exception& error) {
     fault(error.what());
   }

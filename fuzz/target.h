@@ -24,8 +24,9 @@ struct Target {
 
 const std::vector<Target>& targets();
 
-// Runs the target; the process ends, with a word about it, where refx is wrong.
-void run(const Target& target, std::string_view bytes);
+// Runs the target; the process ends, with a word about it, where refx is wrong. Returns why refx
+// refuses the bytes; nothing if it does not.
+std::string run(const Target& target, std::string_view bytes);
 
 // For a target that has found refx wrong.
 [[noreturn]] void fault(const std::string& what);

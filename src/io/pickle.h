@@ -23,7 +23,7 @@ c10::IValue read_pickle(std::string_view bytes, const FindStorage& find_storage)
 // The reverse. The i-th tensor of `tensors` is to be stored, as its bytes, under the key i.
 struct Pickle {
   std::string bytes;
-  std::vector<at::Tensor> tensors;  // on the CPU, each all of its storage
+  std::vector<at::Tensor> tensors;  // on the CPU, without gaps
 };
 Pickle write_pickle(const c10::IValue& value);
 
