@@ -133,6 +133,7 @@ class ReversalRun {
     steps_.reversed().reserve(steps_.reversed().size() + earlier_.size() + undone_.size());
     const bool way_back = redoable_ && new_steps().empty();
     if (!way_back) steps_.index();
+    if (way_back && made_way_) reserve_again();
     transaction_.keep();
     done_ = true;
     if (!way_back) {
@@ -140,7 +141,6 @@ class ReversalRun {
       for (const StepPtr& step : undone_) steps_.purge(*step);
       return;
     }
-    if (made_way_) reserve_again();
     for (StepPtr& step : undone_) steps_.reversed().push_back(std::move(step));
   }
 
@@ -156,6 +156,8 @@ class ReversalRun {
     for (const StepPtr& step : earlier_) steps_.reserve_names(*step);
     for (const StepPtr& step : undone_) steps_.reserve_names(*step);
     for (StepPtr& step : earlier_) steps_.reversed().push_back(std::move(step));
+    earlier_.clear();
+    made_way_ = false;
   }
 
   void take_back() {
