@@ -32,7 +32,7 @@ fuzz: build-fuzz/build.ninja  ## search for bytes that break refx, FUZZ_S second
 	@scripts/fuzz.sh $(ONLY)
 
 torture: build  ## random runs with faults injected, TORTURE_S seconds (60) for each kind
-	@scripts/torture.sh
+	@ONLY="$(ONLY)" scripts/torture.sh
 
 setup-clang:
 	@scripts/clang.sh >/dev/null || scripts/setup.sh clang-16 libclang-rt-16-dev
