@@ -18,7 +18,7 @@ Json tree_of(const dom::element& element) {
   } else if (element.is_object()) {
     out.kind = Json::Kind::object;
     for (const auto& [key, value] : element.get_object())
-      out.fields.emplace_back(std::string(key), tree_of(value));
+      out.fields.push_back({std::string(key), tree_of(value)});
   } else if (element.is_string()) {
     out = Json::quoted(std::string(element.get_string().value()));
   } else {
@@ -67,7 +67,8 @@ Json Json::nest(int depth) {
 Json& Json::operator[](std::string_view key) {
   for (auto& [name, value] : fields)
     if (name == key) return value;
-  return fields.emplace_back(std::string(key), Json()).second;
+  fields.push_back({std::string(key), Json()});
+  return fields.back().second;
 }
 
 Json& Json::operator[](std::size_t index) { return items.at(index); }

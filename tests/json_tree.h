@@ -2,7 +2,6 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace refx::testing {
@@ -10,11 +9,12 @@ namespace refx::testing {
 // A JSON document to change at will.
 struct Json {
   enum class Kind : std::uint8_t { scalar, text, list, object };
+  struct Field;
 
   Kind kind = Kind::scalar;
   std::string text = "null";  // of a scalar as it is written, of a text without quotes
   std::vector<Json> items;
-  std::vector<std::pair<std::string, Json>> fields;
+  std::vector<Field> fields;
 
   static Json parse(std::string_view text);
   // A number, true, false or null; a text; a list of lists of … nothing.
@@ -26,6 +26,11 @@ struct Json {
   Json& operator[](std::size_t index);
   void erase(std::string_view key);
   std::string print() const;
+};
+
+struct Json::Field {
+  std::string first;  // its key
+  Json second;
 };
 
 }  // namespace refx::testing

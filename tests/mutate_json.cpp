@@ -67,7 +67,7 @@ class Mutator {
     }
   }
 
-  void change_fields(std::vector<std::pair<std::string, Json>>& fields) {
+  void change_fields(std::vector<Json::Field>& fields) {
     auto &a = of(fields), &b = of(fields);
     switch (below(5)) {
       case 0:
