@@ -120,12 +120,12 @@ void visit_subgraphs(const Arg& arg, const std::function<void(const Node&)>& f) 
 
 std::vector<RefusedOp> refused_ops(const Model& model) {
   const exec::Policy policy(model);
-  std::map<std::string, std::string> found;
+  std::map<std::string, std::string> reasons;  // by operator; none for one that runs
   const auto visit = [&](const Node& node) {
     const auto called = exec::called_by(node);
     if (!called) return;
-    if (std::string reason = policy.why_not(called->space, called->name); !reason.empty())
-      found.emplace(called->text(), std::move(reason));
+    const auto [it, is_new] = reasons.try_emplace(called->text());
+    if (is_new) it->second = policy.why_not(called->space, called->name);
   };
   for (NodeId id : model.graph()) {
     const Node& node = model.graph()[id];
@@ -134,7 +134,8 @@ std::vector<RefusedOp> refused_ops(const Model& model) {
     for (const auto& [name, arg] : node.kwargs) visit_subgraphs(arg, visit);
   }
   std::vector<RefusedOp> all;
-  for (auto& [op, reason] : found) all.push_back({op, std::move(reason)});
+  for (auto& [op, reason] : reasons)
+    if (!reason.empty()) all.push_back({op, std::move(reason)});
   return all;
 }
 
