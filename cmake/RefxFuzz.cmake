@@ -3,7 +3,7 @@
 
 file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/*.cpp)
 list(FILTER fuzz_sources EXCLUDE REGEX "/fuzz/(engine|replay)\\.cpp$")
-list(APPEND fuzz_sources tests/json_tree.cpp tests/mutate_json.cpp python/engine/saved.cpp)
+list(APPEND fuzz_sources tests/archive/files.cpp tests/json_tree.cpp tests/mutate_json.cpp python/engine/saved.cpp)
 find_library(REFX_LIB_zip zip) # how others read an archive
 mark_as_advanced(REFX_LIB_zip)
 if(NOT REFX_LIB_zip)

@@ -5,7 +5,6 @@
 #include <simdjson.h>
 
 #include "archive/archive.h"
-#include "archive/writer.h"
 #include "mutate_json.h"
 #include "pt2/history_file.h"
 #include "pt2/read_file.h"
@@ -24,6 +23,7 @@ namespace refx::fuzz {
 
 namespace {
 
+using testing::Contents;
 using testing::Json;
 
 void expect_sound(const Model& model, const std::string& after) {
@@ -67,8 +67,6 @@ void rewrite(const Model& model) {
       REFX_EXPECT(print(copy) == before, transformation->name() + " is not reversed");
     });
 }
-
-using Contents = std::vector<std::pair<std::string, std::string>>;
 
 std::string* find(Contents& contents, std::string_view name) {
   for (auto& [each, content] : contents)
@@ -116,35 +114,26 @@ void show_steps(Contents& contents, const std::string& path) {
   contents = std::move(shown);
 }
 
-std::string write(const Contents& contents, const std::string& root) {
-  std::string path = scratch() / "after.pt2";
-  ArchiveWriter writer(path, root);
-  for (const auto& [name, content] : contents) writer.add(name, {.memory = content});
-  writer.finish();
-  return path;
-}
-
 // The bytes of the file with some of its JSON changed, and every checksum right.
 std::string mutate_records(std::string_view bytes, const std::vector<std::string_view>& records,
                            std::minstd_rand& random, MutateBytes mutate_bytes) {
   try {
     const auto archive = Archive::open(put("before.pt2", bytes));
-    Contents contents;
-    for (const Record& record : archive->records())
-      if (record.name != kSerializationId)
-        contents.emplace_back(record.name, archive->read(record));
+    Contents contents = testing::read_all(archive->path());
+    std::erase_if(contents, [](const auto& item) { return item.first == kSerializationId; });
     std::string* text = find(contents, records[random() / 7 % records.size()]);
     if (!text) return {};
     *text = random() % 20 == 0 ? mutate_bytes(*text) : mutated(*text, random, mutate_bytes);
     make_fit(contents);
-    const std::string path = write(contents, archive->root());
+    const std::string path = scratch() / "after.pt2";
+    testing::write_with_refx(path, archive->root(), contents);
     if (find(contents, kHistory)) try {
         show_steps(contents, path);
         make_fit(contents);
-        write(contents, archive->root());
+        testing::write_with_refx(path, archive->root(), contents);
       } catch (const Error&) {  // then it is refused earlier
       }
-    return get(path);
+    return read_file(path);
   } catch (const Error&) {
     return {};
   }

@@ -3,9 +3,8 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
+#include "scratch.h"
 #include "target.h"
 
 namespace fs = std::filesystem;
@@ -17,12 +16,9 @@ int main(int argc, char** argv) {
       const fs::path folder = fs::path(argv[i]) / target.name;
       if (!fs::exists(folder)) continue;
       for (const auto& entry : fs::directory_iterator(folder)) {
-        std::ifstream in(entry.path(), std::ios::binary);
-        std::ostringstream bytes;
-        bytes << in.rdbuf();
         std::printf("%s ", entry.path().c_str());
         std::fflush(stdout);
-        const std::string why = refx::fuzz::run(target, bytes.str());
+        const std::string why = refx::fuzz::run(target, refx::fuzz::read_file(entry.path()));
         std::printf("is %s\n", why.empty() ? "taken" : ("refused: " + why).c_str());
         ++runs;
       }

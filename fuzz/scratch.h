@@ -1,15 +1,23 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <string_view>
+#include "archive/files.h"
 
 namespace refx::fuzz {
 
-// A folder of this process in memory, where the system has such a place.
-const std::filesystem::path& scratch();
+using testing::read_file;
+using testing::write_file;
+
+// A folder of this process; scripts/fuzz.sh has it in memory.
+inline const testing::Folder& scratch() {
+  static const testing::Folder folder;
+  return folder;
+}
+
 // Puts bytes there; the file's path.
-std::string put(std::string_view name, std::string_view bytes);
-std::string get(const std::string& path);
+inline std::string put(std::string_view name, std::string_view bytes) {
+  std::string path = scratch() / name;
+  write_file(path, bytes);
+  return path;
+}
 
 }  // namespace refx::fuzz

@@ -29,7 +29,7 @@ void check_parts(const std::shared_ptr<const Archive>& archive, std::string_view
   } catch (const Error&) {
     return;  // a CRC that is wrong
   }
-  REFX_EXPECT(get(again) == bytes, "the records and the skeleton are not the file");
+  REFX_EXPECT(read_file(again) == bytes, "the records and the skeleton are not the file");
 }
 
 // As miniz sees it, which torch reads with.

@@ -31,5 +31,6 @@ search() {
   fi
 }
 export -f search
+[[ -w /dev/shm ]] && export TMPDIR=/dev/shm # files that live as long as one input
 export seconds program corpus OMP_NUM_THREADS=1 REFX_READ_JSON=$PWD/fuzz/read_json.py
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'search {}'

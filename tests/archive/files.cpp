@@ -1,7 +1,6 @@
 #include "archive/files.h"
 
 #include <caffe2/serialize/inline_container.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
@@ -15,7 +14,7 @@ namespace refx::testing {
 namespace fs = std::filesystem;
 
 Folder::Folder() {
-  std::string name = ::testing::TempDir() + "refx-XXXXXX";
+  std::string name = fs::temp_directory_path() / "refx-XXXXXX";
   path_ = mkdtemp(name.data());
 }
 

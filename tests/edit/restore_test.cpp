@@ -15,6 +15,14 @@ std::shared_ptr<const StateEntry> entry(const std::string& name) {
       StateEntry{name, StateKind::parameter, true, at::ones({2})});
 }
 
+Step step_of(std::uint32_t id, std::vector<Edit> edits) {
+  Step step;
+  step.id = StepId(id);
+  step.stamps = stamps_of(edits);
+  step.edits = std::move(edits);
+  return step;
+}
+
 TEST(Restorer, PutsAValueInAnEmptyPlace) {
   Model model;
   Restorer restorer(model);
@@ -51,10 +59,7 @@ TEST(Restorer, WhatARecordedStepErasedKeepsItsName) {
   Model model;
   Restorer restorer(model);
   const StateId erased = restorer.add_slot<StateEntry>();
-  Step step;
-  step.id = StepId(1);
-  step.edits.push_back(Change<StateEntry>{erased, entry(kName), nullptr});
-  restorer.record(std::move(step));
+  restorer.record(step_of(1, {Change<StateEntry>{erased, entry(kName), nullptr}}));
   EXPECT_TRUE(model.state().name_taken(kName));
   EXPECT_FALSE(model.state().find(kName));
   EXPECT_EQ(model.state().find_erased(kName), erased);
@@ -70,24 +75,12 @@ TEST(Restorer, AnAppliedStepFindsWhatItReplaces) {
   const StateId place = restorer.add_slot<StateEntry>();
   const auto before = entry(kName), after = entry(kName);
   restorer.put(place, before);
-  Step step;
-  step.id = StepId(3);
-  step.edits.push_back(Change<StateEntry>{place, nullptr, after});
-  step.stamps = stamps_of(step.edits);
-  restorer.apply(std::move(step));
+  restorer.apply(step_of(3, {Change<StateEntry>{place, nullptr, after}}));
   restorer.set_next_step(7);
   EXPECT_EQ(model.state().pointer(place), after);
   EXPECT_EQ(std::get<Change<StateEntry>>(model.history()[StepId(3)].edits[0]).before, before);
   reverse_all(model);
   EXPECT_EQ(model.state().pointer(place), before);
-}
-
-Step step_of(std::uint32_t id, std::vector<Edit> edits) {
-  Step step;
-  step.id = StepId(id);
-  step.stamps = stamps_of(edits);
-  step.edits = std::move(edits);
-  return step;
 }
 
 TEST(Restorer, TheNextStepComesAfterAllOthers) {
