@@ -14,9 +14,6 @@ namespace refx::fx {
 
 namespace {
 
-template <class T>
-concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
-
 // The place of every object, in order, as its number.
 template <class T>
 std::unordered_map<Id<T>, std::uint32_t> numbered(const Table<T>& table) {

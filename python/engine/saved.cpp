@@ -12,9 +12,6 @@ namespace refx::fx {
 
 namespace {
 
-template <class T>
-concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
-
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "engine/snapshot.h"
@@ -15,6 +16,10 @@ namespace refx::fx {
 // The bytes begin with one of these.
 inline constexpr std::string_view kFormat = "refx.fx 2\n";   // then the checksum, then the values
 inline constexpr std::string_view kFormat1 = "refx.fx 1\n";  // the values alone
+
+// Values that stand there as they stand in memory.
+template <class T>
+concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
 struct Saved {
   Model model;
