@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <charconv>
 
+#include "edit/references.h"
 #include "engine/saved.h"
 #include "refx/error.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
-#include "refx/validate.h"
 #include "target.h"
 #include "util/fingerprint.h"
 
@@ -72,7 +72,8 @@ void run_graph_module(std::string_view bytes) {
     } catch (const Error&) {
       continue;
     }
-    if (const auto found = problems(model); !found.empty()) fault(found.front());
+    for (const NodeId node : model.graph())
+      if (const auto found = broken_references(model, node); !found.empty()) fault(found.front());
   }
 }
 
