@@ -13,7 +13,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
-#include "ops/batch_norm.h"
+#include "ops/fold.h"
 #include "ops/inference.h"
 #include "ops/memory.h"
 #include "refx/transforms.h"
@@ -46,11 +46,12 @@ Fold fold(const Model& model, const Pair& pair) {
   const at::NoGradGuard no_grad;
   const Affine affine = affine_of(model, pair.norm);
   const at::Tensor weight = tensor_of(model, pair.linear.weight).detach();
-  const at::Tensor bias = pair.linear.bias
-                              ? tensor_of(model, *pair.linear.bias).detach().to(at::kDouble)
-                              : at::zeros({weight.size(0)}, affine.shift.options());
+  const at::Tensor bias =
+      pair.linear.bias ? tensor_of(model, *pair.linear.bias).detach().to(at::kCPU, at::kDouble)
+                       : at::zeros({weight.size(0)}, at::kDouble);
   if (pair.norm_first)
-    return {affine.scale.unsqueeze(0), at::mv(weight.to(at::kDouble), affine.shift) + bias};
+    return {affine.scale.unsqueeze(0),
+            at::mv(weight.to(at::kCPU, at::kDouble), affine.shift) + bias};
   return {affine.scale.unsqueeze(1), bias * affine.scale + affine.shift};
 }
 

@@ -10,7 +10,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
-#include "ops/batch_norm.h"
+#include "ops/fold.h"
 #include "ops/inference.h"
 #include "ops/memory.h"
 #include "refx/transforms.h"
@@ -40,7 +40,8 @@ Fold fold(const Model& model, const ConvOp& conv, const BatchNormOp& norm) {
   }
   fold.bias = affine.shift;
   if (conv.bias)
-    fold.bias = tensor_of(model, *conv.bias).detach().to(at::kDouble) * affine.scale + affine.shift;
+    fold.bias = tensor_of(model, *conv.bias).detach().to(at::kCPU, at::kDouble) * affine.scale +
+                affine.shift;
   return fold;
 }
 
