@@ -140,10 +140,14 @@ class Comparison {
     std::unordered_set<PyObject*> disturbed;  // they use a node that is another one now
     for (const FxNode& fx_node : survey_.nodes) {
       const py::object meta = attr(fx_node.node, Fx::get().meta);
-      const NodeId former = tables_.id_of(fx_node.node);
+      // Mostly it is the next one.
+      const NodeId next = previous ? graph.next(previous) : graph.first();
+      const bool is_next = next && tables_.node(next).is(fx_node.node);
+      const NodeId former = is_next ? next : tables_.id_of(fx_node.node);
       NodeId id = former;
       // A node that was moved has lost its place: it is another one to the core.
-      const bool known = id && graph.contains(id) && (!previous || graph.precedes(previous, id));
+      const bool known =
+          is_next || (id && graph.contains(id) && (!previous || graph.precedes(previous, id)));
       if (known && !disturbed.count(fx_node.node.ptr()) && is_unchanged(id, fx_node, meta)) {
         visited_.insert(id);
         previous = id;

@@ -123,9 +123,8 @@ std::string why_custom(const py::dict& attributes, const Class& info) {
     if (!tensors) continue;
     PyObject *name = nullptr, *tensor = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(tensors, &at, &name, &tensor);) {
-      const std::string key = to_string(name);
-      if (std::find(info.tensors.begin(), info.tensors.end(), key) == info.tensors.end())
-        return "has a tensor '" + key + "' of its own";
+      if (std::find(info.tensors.begin(), info.tensors.end(), view(name)) == info.tensors.end())
+        return "has a tensor '" + to_string(name) + "' of its own";
       if (std::string why = why_tensor_is_custom(name, tensor); !why.empty()) return why;
     }
   }
@@ -137,7 +136,7 @@ std::string why_custom(const py::dict& attributes, const Class& info) {
 Module describe(Tables& tables, const std::string& path, py::handle object) {
   const auto found = class_of(py::type::handle_of(object));
   const Class& info = *found;
-  const py::dict attributes = attr(object, Fx::get().dict);
+  const py::dict attributes = attributes_of(object);
   Module module{.name = path, .type = info.type, .parameters = {}, .custom = info.custom};
   PyObject* training = member(attributes, Fx::get().training);
   module.training = training == Py_True;
@@ -159,7 +158,7 @@ bool Mirror::matches_module(Tables& tables, ModuleId id, py::handle object) cons
   module.custom = model_.modules()[id].custom;
   if (!(module == model_.modules()[id])) return false;
   const Fx& fx = Fx::get();
-  const py::dict attributes = attr(object, fx.dict);
+  const py::dict attributes = attributes_of(object);
   for (PyObject* tensors : {table(attributes, fx.parameters), table(attributes, fx.buffers)}) {
     PyObject *key = nullptr, *tensor = nullptr;
     for (Py_ssize_t at = 0; tensors && PyDict_Next(tensors, &at, &key, &tensor);) {

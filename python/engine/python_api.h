@@ -33,6 +33,8 @@ inline py::object text(std::string_view value) {
   return owned(PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
 }
 
-std::string to_string(py::handle text);
+// The text itself, as long as the object lives.
+std::string_view view(py::handle text);
+inline std::string to_string(py::handle text) { return std::string(view(text)); }
 
 }  // namespace refx::fx

@@ -57,13 +57,15 @@ Survey::Survey(py::handle graph_module) : nodes(nodes_of(graph_module)) {
 void Survey::survey_module(py::handle module, const std::string& path, std::string_view outer) {
   const Deeper deeper;
   const Fx& fx = Fx::get();
-  const py::dict attributes = attr(module, fx.dict);
+  const py::dict attributes = attributes_of(module);
   auto table = [&](PyObject* name) {
     PyObject* found = PyDict_GetItemWithError(attributes.ptr(), name);
     return found && PyDict_Check(found) ? found : nullptr;
   };
   auto below = [&](PyObject* name) {
-    return path.empty() ? to_string(name) : path + "." + to_string(name);
+    std::string whole = path;
+    if (!path.empty()) whole += '.';
+    return whole += view(name);
   };
   if (auto it = called.find(path); it != called.end()) {
     modules.push_back({path, module.ptr(), outer});

@@ -104,11 +104,23 @@ const py::handle& naming() {
   return module;
 }
 
+// A function of a module of C stays: what it is called is asked for once.
+py::object name_of_function(py::handle function) {
+  static const py::dict& known = *new py::dict;
+  if (PyObject* name = find(known, function)) return py::reinterpret_borrow<py::object>(name);
+  py::object name = naming().attr("name_of")(function);
+  if (PyCFunction_CheckExact(function.ptr())) {
+    PyObject* owner = PyCFunction_GET_SELF(function.ptr());
+    if (!owner || owner == Py_None || PyModule_Check(owner)) known[function] = name;
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string Tables::name_of(py::handle function) {
   if (PyObject* known = find(names, function)) return to_string(known);
-  std::string name = to_string(py::object(naming().attr("name_of")(function)));
+  std::string name = to_string(name_of_function(function));
   for (PyObject* other; (other = find(functions, text(name))) && other != function.ptr();)
     name += "'";
   set_function(name, function);

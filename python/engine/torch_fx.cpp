@@ -6,7 +6,7 @@
 
 namespace refx::fx {
 
-std::string to_string(py::handle text) {
+std::string_view view(py::handle text) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
   if (!data) throw py::error_already_set();
@@ -16,7 +16,7 @@ std::string to_string(py::handle text) {
 namespace {
 
 Field field(PyTypeObject* node_type, const char* name) {
-  Field field{intern(name), 0};
+  Field field{intern(name), node_type, 0};
   PyObject* found = PyObject_GetAttr(reinterpret_cast<PyObject*>(node_type), field.name);
   if (found && Py_IS_TYPE(found, &PyMemberDescr_Type)) {
     const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(found)->d_member;
@@ -25,12 +25,6 @@ Field field(PyTypeObject* node_type, const char* name) {
   PyErr_Clear();
   Py_XDECREF(found);
   return field;
-}
-
-// Where the field of this very node lies; null if that is not known.
-PyObject** place_of(py::handle node, const Field& field) {
-  if (field.offset == 0 || Py_TYPE(node.ptr()) != Fx::get().node_type) return nullptr;
-  return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(node.ptr()) + field.offset);
 }
 
 }  // namespace
@@ -59,7 +53,6 @@ const Fx& Fx::get() {
     f->tensor_meta = intern("tensor_meta");
     f->marks = intern("refx");
     f->module_stack = intern("nn_module_stack");
-    f->dict = intern("__dict__");
     return f;
   }();
   return *fx;
@@ -71,18 +64,12 @@ py::object attr(py::handle object, PyObject* name) {
   return py::reinterpret_steal<py::object>(value);
 }
 
-py::object attr(py::handle node, const Field& field) {
-  if (PyObject** place = place_of(node, field); place && *place)
-    return py::reinterpret_borrow<py::object>(*place);
-  return attr(node, field.name);
-}
-
 void set(py::handle object, PyObject* name, py::handle value) {
   if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) < 0) throw py::error_already_set();
 }
 
 void set(py::handle node, const Field& field, py::handle value) {
-  PyObject** place = place_of(node, field);
+  PyObject** place = field.in(node);
   if (!place) return set(node, field.name, value);
   PyObject* old = std::exchange(*place, value.inc_ref().ptr());
   Py_XDECREF(old);

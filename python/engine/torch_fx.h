@@ -11,7 +11,14 @@ namespace refx::fx {
 // An attribute of torch.fx.Node. Where that is a member of a C struct, it is used where it lies.
 struct Field {
   PyObject* name;
-  Py_ssize_t offset;  // 0: not known
+  PyTypeObject* type;  // of the nodes that have it there
+  Py_ssize_t offset;   // 0: not known
+
+  // Where it lies in this very node; null if that is not known.
+  PyObject** in(py::handle node) const {
+    if (offset == 0 || Py_TYPE(node.ptr()) != type) return nullptr;
+    return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(node.ptr()) + offset);
+  }
 };
 
 // Interned attribute names and types.
@@ -20,12 +27,16 @@ struct Fx {
   PyTypeObject* node_type;
   Field op, name, target, args, kwargs, meta, next, prev, users;
   PyObject *root, *parameters, *buffers, *modules, *training, *non_persistent, *val, *tensor_meta,
-      *marks, *module_stack, *dict;
+      *marks, *module_stack;
 };
 
 // An attribute, which must exist.
 py::object attr(py::handle object, PyObject* name);
-py::object attr(py::handle node, const Field& field);
+inline py::object attr(py::handle node, const Field& field) {
+  if (PyObject** place = field.in(node); place && *place)
+    return py::reinterpret_borrow<py::object>(*place);
+  return attr(node, field.name);
+}
 // As object.__setattr__: Node's own looks after tables of the graph.
 void set(py::handle object, PyObject* name, py::handle value);
 void set(py::handle node, const Field& field, py::handle value);
