@@ -33,7 +33,8 @@ bool is_bare(const py::dict& attributes) {
 std::vector<FxNode> nodes_of(py::handle graph_module) {
   const Fx& fx = Fx::get();
   std::vector<FxNode> nodes;
-  const py::object root = attr(graph_module.attr("graph"), fx.root);
+  const py::object graph = graph_module.attr("graph"), root = attr(graph, fx.root);
+  nodes.reserve(py::len(graph.attr("nodes")));
   for (py::object node = attr(root, fx.next); !node.is(root);) {
     const Opcode op = to_opcode(attr(node, fx.op));
     py::object next = attr(node, fx.next);
