@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from abc import ABC, abstractmethod
@@ -86,12 +87,11 @@ class ReversibleTransformation(Transformation):
 
     def reverse(self, graph_module: GraphModule) -> GraphModule:
         """Takes back what this transformation did to the GraphModule."""
-        history = History.find(graph_module)
-        if history is None:
+        if History.find(graph_module) is None:
             _require_unmarked(self, graph_module)
             _require_unmade(self, graph_module)
             return graph_module
-        with history.at_work(graph_module):
+        with History.at_work(graph_module) as history:
             history.read(graph_module)
             steps = history.steps_of(self.signature)
             if not steps:
@@ -138,9 +138,11 @@ class ReversibleTransformation(Transformation):
 
 
 def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
-    if lint_and_recompile:
-        graph_module.graph.lint()
-        graph_module.recompile()
+    history = History.find(graph_module)
+    with history.lock if history is not None else contextlib.nullcontext():
+        if lint_and_recompile:
+            graph_module.graph.lint()
+            graph_module.recompile()
     return graph_module
 
 
@@ -169,8 +171,7 @@ def _require_unmade(transformation: Transformation, graph_module: GraphModule) -
 
 def recorded(transformation: Transformation, function: Any, graph_module: GraphModule) -> GraphModule:
     """Runs somebody's torch.fx code; what it changes becomes a step."""
-    history = History.of(graph_module)
-    with history.at_work(graph_module):
+    with History.at_work(graph_module) as history:
         if history.author is not None:  # inside another one: its step
             return function(graph_module)
         history.read(graph_module)

@@ -20,8 +20,7 @@ class BuiltIn(ReversibleTransformation):
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Rewrites every site of the GraphModule. ``explain`` says which, and which not and why."""
-        history = History.of(graph_module)
-        with history.at_work(graph_module):
+        with History.at_work(graph_module) as history:
             history.read(graph_module)
             # Inside somebody's transformation it is part of that one.
             author = history.author

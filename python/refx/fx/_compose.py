@@ -34,9 +34,8 @@ class Composition(Transformation):
             for part in self._parts:
                 graph_module = part(graph_module, lint_and_recompile=False)
         except BaseException:
-            history = History.find(graph_module)
-            if history is not None:
-                with history.at_work(graph_module):
+            if History.find(graph_module) is not None:
+                with History.at_work(graph_module) as history:
                     history.read(graph_module)
                     history.undo_since(graph_module, steps)
             raise

@@ -22,6 +22,7 @@ from . import _functions
 _ATTRIBUTE = "_refx"
 STAMP = "_refx_made"  # on modules and tensors that transformations made: their signatures
 _KEY = "refx"  # in GraphModule.meta
+_hanging = threading.RLock()  # to find a history and to hang one up is one step
 
 
 class History:
@@ -41,25 +42,27 @@ class History:
     @staticmethod
     def find(graph_module: GraphModule) -> History | None:
         """The GraphModule's history, if it has one."""
-        history = graph_module.__dict__.get(_ATTRIBUTE)
-        if history is None:
-            history = graph_module.meta.get(_KEY) if hasattr(graph_module, "meta") else None
-        if not isinstance(history, History):
-            return None
-        if history.graph is not None and history.graph is not graph_module.graph:
-            # The GraphModule got another graph: the nodes are to be found again.
-            history = History._load(history._state(with_meta=True))
-        history.hang(graph_module)
-        return history
+        with _hanging:
+            history = graph_module.__dict__.get(_ATTRIBUTE)
+            if history is None:
+                history = graph_module.meta.get(_KEY) if hasattr(graph_module, "meta") else None
+            if not isinstance(history, History):
+                return None
+            if history.graph is not None and history.graph is not graph_module.graph:
+                # The GraphModule got another graph: the nodes are to be found again.
+                history = History._load(history._state(with_meta=True))
+            history.hang(graph_module)
+            return history
 
     @staticmethod
     def of(graph_module: GraphModule) -> History:
         """The GraphModule's history, made if it has none."""
-        history = History.find(graph_module)
-        if history is None:
-            history = History()
-            history.hang(graph_module)
-        return history
+        with _hanging:
+            history = History.find(graph_module)
+            if history is None:
+                history = History()
+                history.hang(graph_module)
+            return history
 
     def hang(self, graph_module: GraphModule) -> None:
         graph_module.__dict__[_ATTRIBUTE] = self
@@ -67,17 +70,26 @@ class History:
 
     @staticmethod
     def drop(graph_module: GraphModule) -> None:
-        graph_module.__dict__.pop(_ATTRIBUTE, None)
-        graph_module.meta.pop(_KEY, None)
+        with _hanging:
+            graph_module.__dict__.pop(_ATTRIBUTE, None)
+            graph_module.meta.pop(_KEY, None)
 
+    @staticmethod
     @contextlib.contextmanager
-    def at_work(self, graph_module: GraphModule) -> Iterator[None]:
-        """One thread at a time; and afterwards, without steps there is nothing to remember."""
-        with self.lock:
-            try:
-                yield
-            finally:
-                self.drop_if_done(graph_module)
+    def at_work(graph_module: GraphModule) -> Iterator[History]:
+        """The GraphModule's history, made if it has none, for one thread at a time; and afterwards,
+        without steps there is nothing to remember.
+        """
+        while True:
+            history = History.of(graph_module)
+            with history.lock:
+                if graph_module.__dict__.get(_ATTRIBUTE) is not history:
+                    continue  # another thread was done with it meanwhile
+                try:
+                    yield history
+                finally:
+                    history.drop_if_done(graph_module)
+                return
 
     # ---- what it does --------------------------------------------------------------------------
 

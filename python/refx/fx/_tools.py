@@ -104,12 +104,11 @@ def reverse(graph_module: GraphModule, what: None | int | str | Step = None, *,
             them again where they still match, ``"cascade"`` reverses them too, ``"refuse"`` raises.
         discard_changes: drop what was trained since, where it cannot be carried back.
     """
-    history = History.find(graph_module)
-    if history is None:
+    if History.find(graph_module) is None:
         if what is None:
             return graph_module
         raise _core.Error(f"no live step matches '{what}'; the history is empty")
-    with history.at_work(graph_module):
+    with History.at_work(graph_module) as history:
         history.read(graph_module)
         if what is None:
             steps = [step.id for step in history.by_refx()]

@@ -1,0 +1,85 @@
+"""Several threads on one GraphModule: each step is in its history, whoever came first."""
+
+import sys
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from kit import Snapshot, trace
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    MergeLinears,
+    ReversibleTransformation,
+    log,
+    reverse,
+)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        return torch.relu(self.q(x) + self.k(x) + self.v(x)) / 4.0
+
+
+class Tanh(ReversibleTransformation):
+    def transform(self, graph_module):
+        for node in graph_module.graph.find_nodes(op="call_function", target=torch.relu):
+            with graph_module.graph.inserting_before(node):
+                other = graph_module.graph.call_function(torch.tanh, node.args)
+            node.replace_all_uses_with(other)
+            graph_module.graph.erase_node(node)
+        return graph_module
+
+
+@pytest.fixture(autouse=True)
+def _switch_often():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def at_once(*functions):
+    barrier, failures = threading.Barrier(len(functions)), []
+
+    def run(function):
+        barrier.wait()
+        try:
+            function()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("_", range(30))
+def test_no_step_is_lost(_):
+    gm = trace(Net())
+    before = Snapshot(gm)
+    at_once(*(lambda t=t: t(gm) for t in (MergeLinears(), ChangeTrueDivToMulByInverse(), Tanh())))
+    names = sorted(step.transformation for step in log(gm))
+    assert names == ["Tanh", "change-true-div-to-mul-by-inverse", "merge-linears"]
+    reverse(gm)
+    Snapshot(gm).assert_equals(before)
+
+
+@pytest.mark.parametrize("_", range(30))
+def test_one_is_done_while_another_begins(_):
+    gm = trace(Net())
+    before = Snapshot(gm)
+    merge, divide = MergeLinears(), ChangeTrueDivToMulByInverse()
+    merge(gm)
+    at_once(lambda: merge(gm, reverse=True), lambda: divide(gm))
+    assert [step.transformation for step in log(gm)] == ["change-true-div-to-mul-by-inverse"]
+    reverse(gm)
+    Snapshot(gm).assert_equals(before)
