@@ -25,7 +25,7 @@ struct Field {
 struct Fx {
   static const Fx& get();
   PyTypeObject* node_type;
-  Field op, name, target, args, kwargs, meta, next, prev, users;
+  Field op, name, target, args, kwargs, type, meta, graph, next, prev, users, input_nodes;
   PyObject *root, *parameters, *buffers, *modules, *training, *non_persistent, *val, *tensor_meta,
       *marks, *module_stack;
 };

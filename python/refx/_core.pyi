@@ -2,7 +2,7 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'operator_parts', 'printable', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'operator_parts', 'passes_lint', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
@@ -155,6 +155,10 @@ def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> 
 def operator_parts(target: str) -> tuple[str, str, str] | None:
     """
     Namespace, name and overload of an operator of the dispatcher; or None.
+    """
+def passes_lint(graph: typing.Any) -> bool:
+    """
+    Whether Graph.lint would find nothing. False: ask it.
     """
 def printable(name: str) -> str:
     """

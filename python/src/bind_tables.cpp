@@ -1,4 +1,5 @@
 #include "bind.h"
+#include "engine/lint.h"
 #include "engine/tables.h"
 #include "engine/torch_fx.h"
 
@@ -65,6 +66,8 @@ void bind_tables(py::module_& m) {
       .def("find_function", &Tables::function_of, py::arg("name"));
   m.def("attribute_at", &attribute_at, py::arg("module"), py::arg("path"),
         "What a get_attr node reads; None if it is not there.");
+  m.def("passes_lint", &passes_lint, py::arg("graph"),
+        "Whether Graph.lint would find nothing. False: ask it.");
 }
 
 }  // namespace refx::python

@@ -141,7 +141,8 @@ def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
     history = History.find(graph_module)
     with history.lock if history is not None else contextlib.nullcontext():
         if lint_and_recompile:
-            graph_module.graph.lint()
+            if not _core.passes_lint(graph_module.graph):
+                graph_module.graph.lint()  # which says what is wrong
             graph_module.recompile()
     return graph_module
 
