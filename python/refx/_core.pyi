@@ -2,7 +2,7 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'load', 'operator_parts', 'passes_lint', 'printable', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'code_source', 'load', 'operator_parts', 'passes_lint', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
@@ -149,6 +149,10 @@ class Model:
 def attribute_at(module: typing.Any, path: str) -> typing.Any:
     """
     What a get_attr node reads; None if it is not there.
+    """
+def code_source(graph: typing.Any) -> list:
+    """
+    Everything in a graph that its code is generated from, in one flat list.
     """
 def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> Model:
     ...

@@ -1,4 +1,5 @@
 #include "bind.h"
+#include "engine/code_source.h"
 #include "engine/lint.h"
 #include "engine/tables.h"
 #include "engine/torch_fx.h"
@@ -68,6 +69,8 @@ void bind_tables(py::module_& m) {
         "What a get_attr node reads; None if it is not there.");
   m.def("passes_lint", &passes_lint, py::arg("graph"),
         "Whether Graph.lint would find nothing. False: ask it.");
+  m.def("code_source", &code_source, py::arg("graph"),
+        "Everything in a graph that its code is generated from, in one flat list.");
 }
 
 }  // namespace refx::python

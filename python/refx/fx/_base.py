@@ -11,6 +11,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from .. import _core
+from . import _late
 from ._history import STAMP, History
 
 MARKS = "refx"  # in a node's meta: the signatures of the transformations that it is marked by
@@ -38,8 +39,8 @@ class Transformation(ABC):
 
         Args:
             graph_module: what to rewrite, in place.
-            lint_and_recompile: check the graph and generate its code again. ``False`` saves that
-                time while several transformations follow one another.
+            lint_and_recompile: check the graph, and have its code generated again, which is done
+                when it is first needed. ``False`` leaves out the check.
         """
         return finish(self._run(graph_module), lint_and_recompile)
 
@@ -105,8 +106,8 @@ class ReversibleTransformation(Transformation):
 
         Args:
             graph_module: what to rewrite, in place.
-            lint_and_recompile: check the graph and generate its code again. ``False`` saves that
-                time while several transformations follow one another.
+            lint_and_recompile: check the graph, and have its code generated again, which is done
+                when it is first needed. ``False`` leaves out the check.
             reverse: take back what this transformation did.
         """
         if not reverse:
@@ -140,9 +141,9 @@ class ReversibleTransformation(Transformation):
 def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
     history = History.find(graph_module)
     with history.lock if history is not None else contextlib.nullcontext():
-        if lint_and_recompile:
-            if not _core.passes_lint(graph_module.graph):
-                graph_module.graph.lint()  # which says what is wrong
+        if lint_and_recompile and not _core.passes_lint(graph_module.graph):
+            graph_module.graph.lint()  # which says what is wrong
+        if not _late.recompile(graph_module) and lint_and_recompile:
             graph_module.recompile()
     return graph_module
 

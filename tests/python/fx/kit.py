@@ -57,6 +57,7 @@ class Snapshot:
     """Everything of a module that a user can see; equal only if nothing differs."""
 
     def __init__(self, module, objects=True, meta=True):
+        self.code = module.code if isinstance(module, GraphModule) else None  # which generates it
         self.modules = modules(module, objects)
         self.tensors = tensors(module, objects)
         self.keys = list(module.state_dict())
@@ -68,6 +69,7 @@ class Snapshot:
         assert self.keys == other.keys
         assert self.modules == other.modules
         assert self.nodes == other.nodes
+        assert self.code == other.code
         assert self.attributes == other.attributes
         assert self.meta == other.meta
         assert len(self.tensors) == len(other.tensors)
