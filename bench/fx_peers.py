@@ -2,11 +2,20 @@
 
     python bench/fx_peers.py [--nodes 1000,10000,100000] [--repeat 5] [--core]
 
-One thread. Each ratio is of two numbers of this run, alternating. "core" is without lint and recompile, which are
-torch.fx's own and which both do. Without optimum (and transformers) installed, refx runs alone.
+One thread. refx and optimum take turns, A B A B, each time with a model of its own and with the memory that
+was freed given back to the system: what touching new memory costs shows. A ratio is of the minima of this run.
+
+    core            without lint and recompile (``lint_and_recompile=False``)
+    transform, undo as users call it, with lint and recompile
+    + code          the same, and then the first look at the code. refx generates code when it is first needed,
+                    optimum at once: here refx pays for that too, as whoever then runs the model does. Several
+                    transformations one after another pay it once
+
+Without optimum installed, refx runs alone; transformers is not needed.
 """
 
 import argparse
+import ctypes
 import gc
 import importlib.util
 import platform
@@ -31,17 +40,30 @@ def peer():
     spec = importlib.util.find_spec("optimum")
     if spec is None:
         return None
-    # All that it takes of transformers is a decorator for docstrings.
-    names = ("transformers", "transformers.file_utils")
+    # All that it takes of transformers is a decorator for docstrings, and a function to be traced.
+    names = ("transformers", "transformers.file_utils", "transformers.utils", "transformers.utils.fx")
     for name in names:
         sys.modules[name] = types.ModuleType(name)
     sys.modules[names[1]].add_end_docstrings = lambda *_: lambda f: f
+    sys.modules[names[3]]._gen_constructor_wrapper = lambda f: (traced(f), f)
     folder = spec.submodule_search_locations[0]
     path = f"{folder}/fx/optimization/transformations.py"
     spec = importlib.util.spec_from_file_location("optimum_fx_transformations", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def traced(function):
+    """The function, which becomes a node if an argument is a proxy."""
+    def call(*args, **kwargs):
+        found = []
+        torch.fx.node.map_aggregate((args, kwargs), lambda v: found.append(v) if isinstance(
+            v, torch.fx.Proxy) else None)
+        if not found:
+            return function(*args, **kwargs)
+        return found[0].tracer.create_proxy("call_function", function, args, kwargs)
+    return call
 
 
 # ---- models ----------------------------------------------------------------------------------------
@@ -127,38 +149,46 @@ def synthetic(nodes, one_input=False):
 # ---- timing ----------------------------------------------------------------------------------------
 
 
-def timed(function):
+COLUMNS = ("transform, core", "undo, core", "transform", "undo", "transform + code", "undo + code")
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)  # glibc has it
+
+
+def timed(*functions):
+    """Milliseconds until each of the functions is done, one after another."""
     gc.collect()
+    _trim(0)
     gc.disable()
-    start = time.perf_counter()
-    function()
-    end = time.perf_counter()
+    start, ends = time.perf_counter(), []
+    for function in functions:
+        function()
+        ends.append(time.perf_counter())
     gc.enable()
-    return (end - start) * 1e3
+    return [(end - start) * 1e3 for end in ends]
 
 
-def run(module, name, make, repeat, lints, reversible=True):
-    """Milliseconds: transform, undo, without lint and recompile; and with them."""
-    times = {key: [] for key in ("transform", "undo", "transform+lint", "undo+lint")}
-    for lint in lints:
-        suffix = "+lint" if lint else ""
-        for _ in range(repeat):
-            gm = make()
-            transformation = getattr(module, name)()
-            times["transform" + suffix].append(
-                timed(lambda: transformation(gm, lint_and_recompile=lint)))
-            if reversible:
-                times["undo" + suffix].append(
-                    timed(lambda: transformation(gm, lint_and_recompile=lint, reverse=True)))
-    return {key: min(values) if values else None for key, values in times.items()}
+def once(module, name, make, times, lint, reversible):
+    """Transforms a fresh model and takes that back; notes the milliseconds."""
+    gm = make()
+    transformation = getattr(module, name)()
+    steps = {"transform": lambda: transformation(gm, lint_and_recompile=lint)}
+    if reversible:
+        steps["undo"] = lambda: transformation(gm, lint_and_recompile=lint, reverse=True)
+    for step, function in steps.items():
+        if lint:
+            done, with_code = timed(function, lambda: (gm.code, type(gm).forward))
+            times[step].append(done)
+            times[f"{step} + code"].append(with_code)
+        else:
+            times[f"{step}, core"] += timed(function)
 
 
 def row(label, mine, theirs):
     cells = [label.ljust(44)]
-    for key in ("transform", "undo", "transform+lint", "undo+lint"):
-        text = f"{mine[key]:9.1f}" if mine[key] is not None else "        -"
-        ratio = theirs[key] / mine[key] if theirs and theirs[key] is not None else None
-        cells.append(f"{text} {f'({ratio:5.1f}x)' if ratio else '        '}")
+    for key in COLUMNS:
+        ours, other = (min(times[key], default=None) for times in (mine, theirs))
+        text = "-" if ours is None else f"{ours:.1f}"
+        ratio = "" if ours is None or other is None else f"({other / ours:5.1f}x)"
+        cells.append(f"{text:>8} {ratio:9}")
     print(" ".join(cells), flush=True)
 
 
@@ -173,13 +203,18 @@ def main():
     print(f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}, "
           f"refx {refx.__version__}, " + ("beside optimum" if other else "optimum is not installed"))
     print("milliseconds of refx, minimum of the repeats; in brackets how many times faster than optimum\n")
-    print(" " * 44, *(f"{h:>18}" for h in ("transform, core", "undo, core", "transform", "undo")))
+    print(" " * 44, *(f"{heading:>18}" for heading in COLUMNS))
 
     lints = (False,) if options.core else (False, True)
 
     def compare(label, name, make, repeat, reversible=True, alone=False):
-        theirs = None if alone or not other else run(other, name, make, repeat, lints, reversible)
-        row(label, run(refx.fx, name, make, repeat, lints), theirs)
+        mine, theirs = ({key: [] for key in COLUMNS} for _ in range(2))
+        for _ in range(repeat):
+            for lint in lints:
+                once(refx.fx, name, make, mine, lint, True)
+                if other and not alone:
+                    once(other, name, make, theirs, lint, reversible)
+        row(label, mine, theirs)
 
     r = options.repeat
     compare("BERT-base, MergeLinears", "MergeLinears", bert_base, r)
@@ -194,7 +229,7 @@ def main():
             compare(f"{nodes} nodes, one input, {name}", name,
                     lambda: synthetic(nodes, one_input=True), few, alone=nodes > 10_000)
     graphs = (bert_base() for _ in range(r))
-    times = [timed(lambda: refx.fx.explain(refx.fx.MergeLinears(), gm)) for gm in graphs]
+    times = [timed(lambda: refx.fx.explain(refx.fx.MergeLinears(), gm))[0] for gm in graphs]
     print("\nmedian load of a transform of nothing (import of BERT-base):",
           f"{statistics.median(times):.1f} ms")
 
