@@ -12,6 +12,11 @@ namespace refx::fx {
 
 namespace {
 
+bool is_true(int result) {
+  check(result);
+  return result == 1;
+}
+
 // The tables of a graph by which find_nodes finds its nodes; each looked up once.
 class FindTables {
  public:
@@ -22,13 +27,16 @@ class FindTables {
     const bool by_target = op == Opcode::call_function;
     auto [it, fresh] =
         (by_target ? of_target_ : of_op_).try_emplace((by_target ? target : op_text).ptr());
-    if (fresh) it->second = find(all_, py::make_tuple(op_text, by_target ? target : py::none()));
-    return it->second && PyDict_Check(it->second) && PyDict_Contains(it->second, node.ptr()) == 1;
+    if (fresh)
+      it->second = py::reinterpret_borrow<py::object>(
+          find(all_, py::make_tuple(op_text, by_target ? target : py::none())));
+    PyObject* table = it->second.ptr();
+    return table && PyDict_Check(table) && is_true(PyDict_Contains(table, node.ptr()));
   }
 
  private:
   py::dict all_;
-  std::unordered_map<PyObject*, PyObject*> of_op_, of_target_;
+  std::unordered_map<PyObject*, py::object> of_op_, of_target_;
 };
 
 // As getattr; None if it is not there. Most are parts of modules, which are found without running
@@ -83,7 +91,7 @@ class Attributes {
       if (fresh) it->second = parts_.part(at, std::string_view(path).substr(start, dot - start));
       at = it->second.ptr();
       if (at == Py_None) return false;
-      if (modules_only && PyObject_IsInstance(at, module_type_.ptr()) != 1) return false;
+      if (modules_only && !is_true(PyObject_IsInstance(at, module_type_.ptr()))) return false;
     }
     return true;
   }
@@ -141,7 +149,7 @@ bool passes_lint(py::handle graph) {
   if (!py::type::handle_of(graph).is(type)) return false;
   try {
     const py::object owner = graph.attr("owning_module");
-    return has_order(graph) && (PyObject_Not(owner.ptr()) == 1 || has_targets(graph, owner));
+    return has_order(graph) && (is_true(PyObject_Not(owner.ptr())) || has_targets(graph, owner));
   } catch (const py::error_already_set&) {
     return false;
   } catch (const Error&) {  // an unknown opcode
