@@ -28,6 +28,7 @@ namespace {
 
 constexpr std::uint64_t kReadableAfterData = 64;
 constexpr std::size_t kCopies = 2;
+constexpr std::size_t kPart = 1 << 18;  // stays in the cache
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -81,8 +82,14 @@ class Archive::MappedRecord : public Content {
  protected:
   void provide() override {
     // The file's bytes: those of the mapping may have been written to by now.
-    const std::string_view bytes = archive_->read(record());
-    if (own_) std::memcpy(own_->data(), bytes.data(), bytes.size());
+    if (own_)
+      archive_->copy(record(), own_->data());
+    else
+      archive_->check_file(index_);
+  }
+
+  void let_go() override {
+    if (!own_) drop_clean_pages(bytes_, size());
   }
 
  private:
@@ -186,27 +193,59 @@ std::size_t Archive::index_of(const Record& record) const {
   return static_cast<std::size_t>(found - records_.data());
 }
 
-void Archive::check(std::size_t index, const char* bytes) const {
+template <class F>
+void Archive::check_once(std::size_t index, F&& crc) const {
   std::atomic<bool>& checked = impl_->checked[index];
   if (checked.load(std::memory_order_acquire)) return;
-  const Record& record = records_[index];
-  const std::uint32_t crc = crc32(0, bytes, record.size);
-  if (crc != record.crc) fail_damaged(path_, record, crc);
+  check(records_[index], crc());
   checked.store(true, std::memory_order_release);
+}
+
+void Archive::check(const Record& record, std::uint32_t crc) const {
+  if (crc != record.crc) fail_damaged(path_, record, crc);
+}
+
+void Archive::check_file(std::size_t index) const {
+  check_once(index, [&] {
+    const Record& record = records_[index];
+    const std::size_t most = std::min<std::uint64_t>(record.size, kPart);
+    const auto part = std::make_unique_for_overwrite<char[]>(most);
+    std::uint32_t crc = 0;
+    for (std::uint64_t done = 0; done < record.size;) {
+      const std::size_t size =
+          read_part(record, done, part.get(), std::min<std::uint64_t>(record.size - done, most));
+      crc = crc32(crc, part.get(), size);
+      done += size;
+    }
+    return crc;
+  });
 }
 
 std::string_view Archive::read(const Record& record) const {
   const std::size_t index = index_of(record);
   const std::string_view bytes(impl_->file->data() + records_[index].offset, records_[index].size);
-  check(index, bytes.data());
+  check_once(index, [&] { return crc32(0, bytes.data(), bytes.size()); });
   return bytes;
 }
 
+std::size_t Archive::read_part(const Record& record, std::uint64_t from, char* to,
+                               std::size_t most) const {
+  ssize_t size;
+  do {
+    size = pread(impl_->descriptor, to, most, static_cast<off_t>(record.offset + from));
+  } while (size < 0 && errno == EINTR);
+  if (size <= 0)
+    throw Error(fmt::format(
+        "{}: record '{}' cannot be read ({})", path_, record.name,
+        size == 0 ? "the file became shorter" : std::generic_category().message(errno)));
+  return static_cast<std::size_t>(size);
+}
+
 void Archive::copy(const Record& record, char* to) const {
-  const std::size_t index = index_of(record);
-  std::memcpy(to, impl_->file->data() + records_[index].offset, records_[index].size);
-  const std::uint32_t crc = crc32(0, to, records_[index].size);
-  if (crc != records_[index].crc) fail_damaged(path_, records_[index], crc);
+  const Record& own = records_[index_of(record)];
+  for (std::uint64_t done = 0; done < own.size;)
+    done += read_part(own, done, to + done, own.size - done);
+  check(own, crc32(0, to, own.size));
 }
 
 std::shared_ptr<Content> Archive::map(const Record& record, int copy) const {
@@ -238,8 +277,6 @@ std::string Archive::skeleton() const {
   up_to(impl_->file->size());
   return out;
 }
-
-int Archive::descriptor() const { return impl_->descriptor; }
 
 void Archive::require_unchanged() const {
   const struct stat now = impl_->status(path_), &then = impl_->opened;

@@ -43,7 +43,11 @@ class Archive : public std::enable_shared_from_this<Archive> {
   // 64 bytes after them can be read.
   std::string_view read(const Record& record) const;
 
-  // The same as a copy, which is what is checked: nobody can change it afterwards.
+  // Bytes of a record from `from` on, as many as are to be had at once and at least one, past the
+  // mapping: of a mapped page that was read, the memory would count as ours. Not checked.
+  std::size_t read_part(const Record& record, std::uint64_t from, char* to, std::size_t most) const;
+
+  // All of it as a copy, which is what is checked: nobody can change it afterwards.
   void copy(const Record& record, char* to) const;
 
   // The record's bytes as memory for a tensor: private to it (a write never reaches the file),
@@ -54,8 +58,6 @@ class Archive : public std::enable_shared_from_this<Archive> {
   // All bytes of the file that are not a record's data, in order: headers, padding, directory.
   // Together with the records' data they are the file.
   std::string skeleton() const;
-
-  int descriptor() const;
 
   // Throws Error if the file was written into since it was opened: what was checked need not be
   // what was used. A file that was replaced or removed is still there for us, unchanged.
@@ -69,8 +71,10 @@ class Archive : public std::enable_shared_from_this<Archive> {
   void read_structure();
   void index_names();
   std::size_t index_of(const Record& record) const;
-  // Compares bytes of the record, wherever they are mapped, with its CRC, unless that was done.
-  void check(std::size_t index, const char* bytes) const;
+  void check(const Record& record, std::uint32_t crc) const;
+  template <class F>
+  void check_once(std::size_t index, F&& crc) const;
+  void check_file(std::size_t index) const;  // past the mapping
 
   std::string path_, root_;
   std::vector<Record> records_;

@@ -24,4 +24,9 @@ class Mapping {
   std::size_t size_;
 };
 
+// Gives pages in a private mapping of a file back to the kernel, which has them again when they are
+// read; those that were written to stay. For whoever has just read them: nobody else may be writing
+// to them then.
+void drop_clean_pages(char* data, std::size_t size);
+
 }  // namespace refx

@@ -1,12 +1,7 @@
 #include "archive/output.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "archive/checksum.h"
 #include "archive/writer.h"
@@ -67,17 +62,11 @@ std::uint32_t Output::write_record(const Blob& blob) {
   for (std::uint64_t done = 0; done < record.size;) {
     const std::size_t wanted = std::min<std::uint64_t>(record.size - done, kBuffer - used_);
     char* part = buffer_.get() + used_;
-    const ssize_t size =
-        pread(blob.archive->descriptor(), part, wanted, static_cast<off_t>(record.offset + done));
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0)
-      throw Error(fmt::format(
-          "{}: record '{}' cannot be read ({})", blob.archive->path(), record.name,
-          size == 0 ? "the file became shorter" : std::generic_category().message(errno)));
-    crc = crc32(crc, part, static_cast<std::size_t>(size));
-    used_ += static_cast<std::size_t>(size);
-    position_ += static_cast<std::size_t>(size);
-    done += static_cast<std::uint64_t>(size);
+    const std::size_t size = blob.archive->read_part(record, done, part, wanted);
+    crc = crc32(crc, part, size);
+    used_ += size;
+    position_ += size;
+    done += size;
     if (used_ == kBuffer) flush();
   }
   if (crc != record.crc) fail_damaged(blob.archive->path(), record, crc);

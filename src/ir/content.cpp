@@ -38,6 +38,10 @@ void require_content(const at::TensorBase& tensor) {
   if (Content* content = content_of(tensor)) content->require();
 }
 
+void let_go_content(const at::TensorBase& tensor) {
+  if (Content* content = content_of(tensor)) content->let_go();
+}
+
 std::array<std::uint64_t, 2> content_hash(const at::TensorBase& tensor) {
   require_content(tensor);
   const at::Tensor dense = at::Tensor(tensor).detach().cpu().contiguous();

@@ -28,6 +28,9 @@ class Content {
   virtual ~Content() = default;
   // Provides the contents, once. Throws Error if they are damaged, every time.
   void require();
+  // The contents have been read and are not needed for now: memory that gets them back by itself
+  // need not keep them. Nobody may be writing to them.
+  virtual void let_go() {}
   virtual void* data() const = 0;
   virtual std::size_t size() const = 0;
 
@@ -42,6 +45,8 @@ class Content {
 c10::Storage storage_of(std::shared_ptr<Content> content);
 // The content behind a tensor's storage; null if that is ordinary memory.
 Content* content_of(const at::TensorBase& tensor);
+
+void let_go_content(const at::TensorBase& tensor);
 
 // Of the values, whatever the strides.
 std::array<std::uint64_t, 2> content_hash(const at::TensorBase& tensor);

@@ -102,6 +102,7 @@ class HistoryWriter {
           slices_.try_emplace(
               key_of_storage(part->tensor),
               SliceOf{whole->tensor, piece, part->tensor.nbytes(), content_hash(part->tensor)});
+        let_go_content(part->tensor);
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/content.h"
 #include "refx/error.h"
 #include "refx/id_set.h"
 #include "refx/text.h"
@@ -23,6 +24,13 @@ Editor::Label label(const Transformation& transformation, std::string site) {
           transformation.parameters()};
 }
 
+// What a step has put others in the place of is needed again only when it is reversed.
+void let_go_replaced(const Step& step) {
+  for (const Edit& edit : step.edits)
+    if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+      let_go_content(change->before->tensor);
+}
+
 StepId apply_site(Model& model, const Transformation& transformation, const Site& site) try {
   Editor editor(model);
   transformation.apply(editor, site);
@@ -30,7 +38,9 @@ StepId apply_site(Model& model, const Transformation& transformation, const Site
   Editor::Label what = label(transformation, site.name);
   for (NodeId node : site.nodes)
     if (model.graph().contains(node)) editor.mark(node, what.signature);
-  return editor.commit(std::move(what));
+  const StepId id = editor.commit(std::move(what));
+  let_go_replaced(model.history()[id]);
+  return id;
 } catch (const c10::Error& error) {
   throw Error(fmt::format("{} at {}: {}", transformation.name(), site.name,
                           error.what_without_backtrace()));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -53,6 +54,37 @@ TEST(Archive, WritesIntoAMappedRecordStayInItsCopy) {
   EXPECT_EQ(archive->read(record)[0], 'w');
   EXPECT_EQ(*static_cast<const char*>(archive->map(record)->data()), 'X');
   EXPECT_TRUE(read_file(folder / "m.pt2") == before);
+}
+
+// Of pages that are a file's, and not ours.
+std::size_t resident_of_files() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (std::size_t kb = 0; word == "RssFile:" && status >> kb) return kb << 10;
+  return 0;
+}
+
+TEST(Archive, WhatWasReadAndLetGoTakesNoMemory) {
+  constexpr std::size_t size = 64 << 20;
+  const Folder folder;
+  write_with_refx(folder / "m.pt2", "m", {{"a", std::string(size, 'a')}});
+  const auto archive = Archive::open(folder / "m.pt2");
+  const auto content = archive->map(archive->at("a"));
+  auto* const bytes = static_cast<char*>(content->data());
+  const std::size_t before = resident_of_files();
+  content->require();
+  EXPECT_LT(resident_of_files(), before + size / 4);  // checked past the mapping
+  EXPECT_EQ(std::count(bytes, bytes + size, 'a'), size);
+  EXPECT_GT(resident_of_files(), before + size / 2);
+  content->let_go();
+  EXPECT_LT(resident_of_files(), before + size / 4);
+
+  bytes[size / 2] = 'b';
+  EXPECT_EQ(std::count(bytes, bytes + size, 'a'), size - 1);
+  content->let_go();
+  EXPECT_LT(resident_of_files(), before + size / 4);
+  EXPECT_EQ(bytes[size / 2], 'b');
+  EXPECT_EQ(std::count(bytes, bytes + size, 'a'), size - 1);
 }
 
 TEST(Archive, LivesAsLongAsItsContents) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "ir/content.h"
 #include "refx/builder.h"
 #include "transforms/variants.h"
 
@@ -677,6 +678,31 @@ Model with_weight(const at::Tensor& weight) {
   const NodeId x = b.input("x");
   const NodeId y = b.call("aten.linear.default", {x, q}), z = b.call("aten.linear.default", {x, k});
   return b.build(Tuple{{y, z}});
+}
+
+// Of a file, which can be read again.
+class Readable : public Content {
+ public:
+  void* data() const override { return const_cast<char*>(bytes_.data()); }
+  std::size_t size() const override { return bytes_.size(); }
+  void let_go() override { ++times_let_go; }
+  int times_let_go = 0;
+
+ protected:
+  void provide() override {}
+
+ private:
+  std::vector<char> bytes_ = std::vector<char>(6 * 4 * sizeof(float));
+};
+
+TEST(MergeLinears, LetsGoOfWhatItMerged) {
+  const auto content = std::make_shared<Readable>();
+  at::Tensor weight = at::empty({0}, at::kFloat);
+  weight.set_(storage_of(content), 0, {6, 4}, {4, 1});
+  Model model = with_weight(weight);
+  EXPECT_EQ(content->times_let_go, 0);
+  MergeLinears()(model);
+  EXPECT_EQ(content->times_let_go, 1);
 }
 
 TEST(MergeLinears, RefusesAQuantizedWeight) {
