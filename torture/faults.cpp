@@ -103,6 +103,10 @@ int fsync(int file) {
   static auto* const next = real<int(int)>("fsync");
   return refused() ? -1 : next(file);
 }
+int sync_file_range(int file, off64_t from, off64_t size, unsigned flags) {
+  static auto* const next = real<int(int, off64_t, off64_t, unsigned)>("sync_file_range");
+  return refused() ? -1 : next(file, from, size, flags);
+}
 int fchmod(int file, mode_t mode) {
   static auto* const next = real<int(int, mode_t)>("fchmod");
   return refused() ? -1 : next(file, mode);

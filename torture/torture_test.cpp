@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "archive/files.h"
+#include "archive/writer.h"
 #include "endurance.h"
 #include "faults.h"
 #include "kit.h"
@@ -122,6 +123,16 @@ class SaveFaults : public ::testing::Test {
     return struck;
   }
 
+  int strike_each_call(const Model& model) {
+    int done = 0;
+    for (const int error : {ENOSPC, EIO, EINTR, EACCES, 0})
+      for (const bool sticky : {false, true}) {
+        if (sticky && (error == EINTR || error == 0)) continue;  // for ever, or no difference
+        for (int call = 0; strikes(model, {call, sticky, error}); ++call) ++done;
+      }
+    return done;
+  }
+
   bool killed(const Model& model, Plan plan) {
     const pid_t child = fork();
     if (child == 0) {
@@ -160,14 +171,25 @@ TEST_F(SaveFaults, TheFileIsOldOrNew) {
     if (random() % 2) reverse_all(model);
     save(model, path_);
     new_ = read_file(path_);
-    int done = 0;
-    for (const int error : {ENOSPC, EIO, EINTR, EACCES, 0})
-      for (const bool sticky : {false, true}) {
-        if (sticky && (error == EINTR || error == 0)) continue;  // for ever, or no difference
-        for (int call = 0; strikes(model, {call, sticky, error}); ++call) ++done;
-      }
-    return done;
+    return strike_each_call(model);
   });
+}
+
+// Of a file so large that the disk begins with it before all of it is written.
+TEST_F(SaveFaults, TheFileIsOldOrNewWhereTheDiskIsBusy) {
+  const auto small = Archive::open("tests/data/pt2/encoder.pt2");
+  ArchiveWriter writer(folder_ / "large.pt2", small->root());
+  for (const Record& record : small->records())
+    if (record.name != ".data/serialization_id")
+      writer.add(record.name, {.archive = small, .record = &record});
+  const std::string large(9 << 20, 'x');
+  writer.add("extra/large", {.memory = large});
+  writer.finish();
+  const Model model = load(folder_ / "large.pt2");
+  save(model, path_);
+  new_ = read_file(path_);
+  clean();
+  EXPECT_GT(strike_each_call(model), 100);
 }
 
 // ---- no memory --------------------------------------------------------------------------------

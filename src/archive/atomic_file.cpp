@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // as the kernel has it
 constexpr int kMostNames = 100;
+constexpr std::int64_t kWriteBack = 8 << 20;
 
 template <typename Call>
 int retried(Call call) {
@@ -136,7 +137,18 @@ void AtomicFile::write(std::string_view bytes) {
     if (written < 0) fail(errno);
     if (written == 0) fail(EIO);
     bytes.remove_prefix(static_cast<std::size_t>(written));
+    written_ += written;
   }
+  if (written_ - started_ >= kWriteBack) start_writing_back();
+}
+
+// So that the disk is busy while the rest is made, and commit() waits for little. Where the kernel
+// does not do that, commit() waits for all of it; what the disk refuses is lost.
+void AtomicFile::start_writing_back() {
+  if (sync_file_range(descriptor_, started_, written_ - started_, SYNC_FILE_RANGE_WRITE) != 0 &&
+      (errno == EIO || errno == ENOSPC || errno == EDQUOT))
+    fail(errno);
+  started_ = written_;
 }
 
 // False if there is such a name already.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  void write(std::string_view bytes);  // at the end
+  void write(std::string_view bytes);  // at the end; the disk begins with it at once
   void commit();
   int descriptor() const { return descriptor_; }
 
@@ -26,6 +27,7 @@ class AtomicFile {
 
  private:
   void open_temporary();
+  void start_writing_back();
   void take_over_permissions();
   bool link_as(const std::string& name);
   void replace_target();
@@ -38,6 +40,7 @@ class AtomicFile {
   bool exists_ = false;
   int folder_descriptor_ = -1;
   int descriptor_ = -1;
+  std::int64_t written_ = 0, started_ = 0;  // bytes; those that the disk was told of
 };
 
 void write_atomically(const std::string& path, std::string_view bytes);

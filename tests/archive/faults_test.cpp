@@ -113,6 +113,7 @@ class Faults : public ::testing::Test {
       if (record.name != ".data/serialization_id")
         writer.add(record.name, {.archive = source_, .record = &record});
     writer.add("refx/history.json", {.memory = "[]"});
+    if (!large_.empty()) writer.add("refx/tensors/0", {.memory = large_});
     writer.finish();
   }
 
@@ -184,6 +185,7 @@ class Faults : public ::testing::Test {
   std::shared_ptr<const Archive> source_;
   bool exists_ = true;
   std::vector<std::string> always_;
+  std::string large_;
 };
 
 TEST_F(Faults, KilledAtAnyCallTheFileIsOldOrNew) {
@@ -230,6 +232,16 @@ TEST_F(Faults, WithoutNamelessFilesItIsTheSame) {
   EXPECT_GE(fail_each("write", "ENOSPC", "No space left on device"), 3);
   EXPECT_EQ(fail_each("fsync", "EIO", "Input/output error"), 2);
   EXPECT_EQ(fail_each("renameat", "EACCES", "Permission denied"), 1);
+}
+
+TEST_F(Faults, WhatTheDiskRefusesBeforeTheEndIsReported) {
+  large_.assign(20 << 20, 'x');
+  save();
+  after_ = read_file(path_);
+  EXPECT_EQ(fail_each("sync_file_range", "EIO", ": Input/output error; "), 2);
+  EXPECT_EQ(fail_each("sync_file_range", "ENOSPC", ": No space left on device; "), 2);
+  EXPECT_EQ(fail_each("sync_file_range", "ENOSYS", ""), 0);  // nor is it needed
+  EXPECT_EQ(kill_at_each("sync_file_range"), 2);
 }
 
 TEST_F(Faults, InterruptedCallsAreMadeAgain) {
