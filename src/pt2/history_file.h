@@ -18,9 +18,18 @@ std::string fit_of(std::string_view model, std::string_view weights, std::string
 // Adds the folder to the image of a model that has steps.
 void add_history(Image& image, const Model& model, const Pt2Source& source);
 
-// The two halves of reading it. First: where the original's records are now.
-void read_original_records(Pt2Source& source);
-// Then, when the original has been read: the steps are put back.
-void read_steps(const Pt2Source& source, Model& model);
+// Reads it in two halves, between which the original is read.
+class HistoryReader {
+ public:
+  explicit HistoryReader(Pt2Source& source);
+  ~HistoryReader();
+
+  void read_original_records();   // where they are now
+  void read_steps(Model& model);  // puts them back
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace refx

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "ir/content.h"
 #include "pt2/check_shown.h"
@@ -110,8 +111,9 @@ Model read_file(const std::shared_ptr<Pt2Source>& source, bool history) {
     throw HintedError(
         fmt::format("{}: there are records of a history, but no '{}'", path, kHistory),
         Hint::forget);
+  std::optional<HistoryReader> reader;
   if (history)
-    read_original_records(*source);
+    reader.emplace(*source).read_original_records();
   else
     take_records(*source);
   index_records(*source);
@@ -125,7 +127,7 @@ Model read_file(const std::shared_ptr<Pt2Source>& source, bool history) {
   if (const auto found = problems(model); !found.empty())
     throw Error(fmt::format("{}: record '{}': {}", path, kModelRecord, found.front()));
   if (!history) return model;
-  read_steps(*source, model);
+  reader->read_steps(model);
   if (const auto found = problems(model); !found.empty())
     throw Error(fmt::format("{}: record '{}': {}", path, kHistory, found.front()));
   return model;

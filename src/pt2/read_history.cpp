@@ -60,15 +60,17 @@ std::uint64_t bytes_of(const Piece& piece, const at::TensorBase& whole) {
   return size == 0 ? 0 : whole.nbytes() / size * static_cast<std::uint64_t>(piece.length);
 }
 
+}  // namespace
+
 // The parsed refx/history.json. Failures name the file and the place.
-class HistoryReader {
+class HistoryReader::Impl {
  public:
-  explicit HistoryReader(const Pt2Source& source) : source_(source), archive_(*source.archive) {}
+  explicit Impl(Pt2Source& source) : source_(source), archive_(*source.archive) {}
 
   template <class F>
   void read(F&& f) {
     try {
-      parse();
+      if (!parsed_) parse();
       f();
     } catch (const HintedError& error) {
       throw HintedError(where() + error.problem(), error.hint());
@@ -92,7 +94,7 @@ class HistoryReader {
           Hint::forget);
   }
 
-  void records(Pt2Source& source) {
+  void records() {
     list("records", [&](const dom::element& item) {
       Pt2Source::OriginalRecord original;
       original.record.name = text_in(item, "name");
@@ -101,16 +103,16 @@ class HistoryReader {
           small(find_in<std::uint64_t>(item, "crc").value_or(0), "the checksum of a record");
       if (const auto name = find_in<std::string_view>(item, "record")) {
         const Record& record = archive_.at(*name);
-        original.blob = {.memory = {}, .archive = source.archive, .record = &record};
+        original.blob = {.memory = {}, .archive = source_.archive, .record = &record};
         original.record.size = record.size;
       } else {
         original.content = slice(get_in<std::uint64_t>(item, "storage"));
         original.record.size = original.content->size();
       }
-      source.records.push_back(std::move(original));
+      source_.records.push_back(std::move(original));
     });
-    source.skeleton = archive_.find("refx/skeleton");
-    source.noted_fingerprint = find_in<std::string_view>(root_, "original").value_or("");
+    source_.skeleton = archive_.find("refx/skeleton");
+    source_.noted_fingerprint = find_in<std::string_view>(root_, "original").value_or("");
   }
 
   // A storage that is part of a tensor, as the file holds it.
@@ -162,8 +164,8 @@ class HistoryReader {
     for (const dom::element& item : get_in<dom::array>(root_, "tensors")) tensors_.push_back(item);
     for (const dom::element& item : get_in<dom::array>(root_, "storages"))
       storages_.push_back(item);
-    metas_.resize(tensors_.size());
     for (const Record& record : archive_.records()) stored_ += record.size;
+    parsed_ = true;
   }
 
   std::string where() const {
@@ -200,7 +202,7 @@ class HistoryReader {
   }
 
   template <class T>
-  using Ids = std::unordered_map<std::string, Id<T>>;
+  using Ids = std::unordered_map<std::string_view, Id<T>>;  // names of the model, or of this text
 
   template <class T>
   static const Table<T>& table_of(const Model& model) {
@@ -220,25 +222,24 @@ class HistoryReader {
       const auto name = value_as<std::string_view>(added, "a name");
       Id<T> where;
       if (!before.is_null())
-        where = find(ids, std::string(value_as<std::string_view>(before, "a name")));
+        where = find(ids, value_as<std::string_view>(before, "a name"));
       else if (std::is_same_v<T, Node>)
         throw Error(fmt::format("'{}' stands after the output", name));
-      if (!ids.emplace(name, Id<T>{}).second) throw Error(fmt::format("'{}' has two places", name));
-      ids[std::string(name)] = restorer.add_slot(where);
+      const auto [place, is_new] = ids.emplace(name, Id<T>{});
+      if (!is_new) throw Error(fmt::format("'{}' has two places", name));
+      place->second = restorer.add_slot(where);
     });
   }
 
   template <class T>
-  static Id<T> find(const Ids<T>& ids, const std::string& name) {
+  static Id<T> find(const Ids<T>& ids, std::string_view name) {
     auto it = ids.find(name);
     if (it == ids.end()) throw Error(fmt::format("a step names '{}', which does not exist", name));
     return it->second;
   }
 
   Step step(const Model& model, const dom::element& item) {
-    const FindNode node_of = [this](std::string_view name) {
-      return find(nodes_, std::string(name));
-    };
+    const FindNode node_of = [this](std::string_view name) { return find(nodes_, name); };
     Step step;
     step.id = StepId(small(get_in<std::uint64_t>(item, "id"), "the number of a step"));
     step.transformation = text_in(item, "transformation");
@@ -250,15 +251,14 @@ class HistoryReader {
     });
     each(item, "edits", [&](const dom::element& edit) {
       if (const auto name = find_in<std::string_view>(edit, "node"))
-        step.edits.push_back(node_edit(model, std::string(*name), edit, node_of));
+        step.edits.push_back(node_edit(model, *name, edit, node_of));
       else
-        step.edits.push_back(state_edit(text_in(edit, "state"), edit));
+        step.edits.push_back(state_edit(get_in<std::string_view>(edit, "state"), edit));
     });
     each(item, "pieces", [&](const dom::element& of) {
       Piece piece;
-      piece.whole = find(state_, text_in(of, "whole"));
-      if (const auto part = find_in<std::string_view>(of, "part"))
-        piece.part = find(state_, std::string(*part));
+      piece.whole = find(state_, get_in<std::string_view>(of, "whole"));
+      if (const auto part = find_in<std::string_view>(of, "part")) piece.part = find(state_, *part);
       piece.dim = get_in<std::int64_t>(of, "dim");
       piece.start = get_in<std::int64_t>(of, "start");
       piece.length = get_in<std::int64_t>(of, "length");
@@ -270,7 +270,8 @@ class HistoryReader {
     });
     each(item, "made", [&](const dom::element& made) {
       const std::string text = text_in(made, "hash");
-      TensorStamp stamp{.state = find(state_, text_in(made, "state")), .version = 0};
+      TensorStamp stamp{.state = find(state_, get_in<std::string_view>(made, "state")),
+                        .version = 0};
       stamp.changed = text == kChanged;
       if (!stamp.changed) stamp.hash = hash(text);
       step.stamps.push_back(stamp);
@@ -288,7 +289,7 @@ class HistoryReader {
     return out;
   }
 
-  Change<Node> node_edit(const Model& model, const std::string& name, const dom::element& edit,
+  Change<Node> node_edit(const Model& model, std::string_view name, const dom::element& edit,
                          const FindNode& node_of) {
     Change<Node> change{find(nodes_, name), nullptr, nullptr};
     const auto value = get_in<dom::element>(edit, "value");
@@ -301,13 +302,13 @@ class HistoryReader {
     return change;
   }
 
-  Change<StateEntry> state_edit(const std::string& name, const dom::element& edit) {
+  Change<StateEntry> state_edit(std::string_view name, const dom::element& edit) {
     Change<StateEntry> change{find(state_, name), nullptr, nullptr};
     const auto value = get_in<dom::element>(edit, "value");
     if (!value.is_null()) {
       change.after = state(value);
       if (change.after->name != name) throw Error(fmt::format("'{}' changes its name", name));
-    } else if (mutated_.count(name)) {
+    } else if (mutated_.count(std::string(name))) {
       throw Error(fmt::format("'{}' is erased, into which the program writes", name));
     }
     return change;
@@ -332,7 +333,7 @@ class HistoryReader {
     }
     if (const auto name = find_in<std::string_view>(item, "meta_of")) {
       const auto& texts = source_.nodes;
-      const NodeId of = find(nodes_, std::string(*name));
+      const NodeId of = find(nodes_, *name);
       if (of.value < texts.size() && texts[of.value].node) node.meta = texts[of.value].node->meta;
     } else if (const auto fields = find_in<dom::object>(item, "meta")) {
       auto meta = std::make_shared<Meta>();
@@ -413,18 +414,18 @@ class HistoryReader {
     return storage;
   }
 
-  // The same reader as for the other tensors of the file.
+  // The same reader as for the other tensors of the file, once for all that are alike.
   const TensorMeta& meta(std::uint64_t index) {
     const dom::element& item = numbered(tensors_, index, "tensors");
-    std::optional<TensorMeta>& meta = metas_[index];
-    if (meta) return *meta;
-    const std::string text = simdjson::minify(get_in<dom::element>(item, "meta"));
+    std::string text = simdjson::minify(get_in<dom::element>(item, "meta"));
+    if (const auto known = metas_.find(text); known != metas_.end()) return known->second;
     const simdjson::padded_string padded(text);
     JsonDocument document(archive_.path(), kHistory, std::string_view(padded));
     Symbols symbols;
+    TensorMeta meta;
     document.read(
         [&](ondemand::object& root) { meta = read_tensor_meta(document, root, symbols); });
-    return *meta;
+    return metas_.emplace(std::move(text), std::move(meta)).first->second;
   }
 
   static void check(const TensorMeta& meta, std::uint64_t bytes) {
@@ -439,35 +440,35 @@ class HistoryReader {
       throw Error("a tensor of the history repeats its elements too often");
   }
 
-  const Pt2Source& source_;
+  Pt2Source& source_;
   const Archive& archive_;
+  bool parsed_ = false;
   dom::parser parser_;
   dom::element root_;
   Trail trail_;
   Ids<Node> nodes_;
   Ids<StateEntry> state_;
-  std::unordered_set<std::string> mutated_;  // state entries that the program writes into
+  std::unordered_set<std::string> mutated_;            // state entries that the program writes into
+  std::unordered_map<std::string, TensorMeta> metas_;  // by their text
   // By number.
   std::vector<dom::element> tensors_, storages_;
-  std::vector<std::optional<TensorMeta>> metas_;
   std::unordered_map<std::uint64_t, at::TensorBase> made_tensors_;
   std::unordered_map<std::uint64_t, c10::Storage> made_storages_;
   std::uint64_t sliced_ = 0, stored_ = 0;  // bytes of all slices so far, and of all records
 };
 
-}  // namespace
+HistoryReader::HistoryReader(Pt2Source& source) : impl_(std::make_unique<Impl>(source)) {}
+HistoryReader::~HistoryReader() = default;
 
-void read_original_records(Pt2Source& source) {
-  HistoryReader reader(source);
-  reader.read([&] {
-    reader.check_fit();
-    reader.records(source);
+void HistoryReader::read_original_records() {
+  impl_->read([&] {
+    impl_->check_fit();
+    impl_->records();
   });
 }
 
-void read_steps(const Pt2Source& source, Model& model) {
-  HistoryReader reader(source);
-  reader.read([&] { reader.steps(model); });
+void HistoryReader::read_steps(Model& model) {
+  impl_->read([&] { impl_->steps(model); });
 }
 
 }  // namespace refx

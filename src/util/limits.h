@@ -57,6 +57,6 @@ inline constexpr int kNesting = 100;
 // Ids of steps have 32 bits; the upper half is left for steps to come.
 inline constexpr std::uint32_t kStepId = 1u << 31;
 // Originals that are kept as slices are copied out when they are needed: so many times the file.
-inline constexpr std::uint64_t kSlicesOfFile = 100;
+inline constexpr std::uint64_t kSlicesOfFile = 200;
 
 }  // namespace refx::limits
