@@ -138,7 +138,7 @@ void print_json(const ApplyOptions& options, const Model& model, const Applied& 
 int apply(const ApplyOptions& options) {
   const Transformations transformations = find_transformations(options.transformations);
   if (!options.dry_run) require_output("apply", options.model, options.output);
-  Model model = open_model(options.model);
+  Model& model = open_model(options.model);
   const Counts before = operators(model);
   const Applied applied = apply_all(model, transformations, {options.only, options.except});
   check_patterns(options, model, transformations);

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "commands.h"
 #include "files.h"
 #include "hints.h"
@@ -14,12 +12,10 @@
 namespace refx::cli {
 
 int bench(const BenchOptions& options) {
-  const Model model = load_to_run(options.model, options);
-  std::optional<Model> against;
+  const Model& model = load_to_run(options.model, options);
   Progress progress(100);
   refx::BenchOptions how = options.how;
-  if (!options.against.empty())
-    how.against = &against.emplace(load_to_run(options.against, options));
+  if (!options.against.empty()) how.against = &load_to_run(options.against, options);
   take_inputs(how.measure, model, options.inputs);
   how.measure.progress = progress.callback();
   const Benchmark result = refx::bench(model, how);

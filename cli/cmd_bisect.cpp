@@ -70,7 +70,7 @@ int bisect(const BisectOptions& options) {
   if (options.run.empty() == !options.tolerance)
     throw Error(
         "bisect needs a check: --tolerance X, or --run 'COMMAND {}'; see `refx bisect --help`");
-  const Model model = load_to_run(options.model, options);
+  const Model& model = load_to_run(options.model, options);
   if (model.history().empty())
     throw Error(fmt::format("{}: the model has no steps to search", options.model));
   Progress progress(0);

@@ -66,7 +66,7 @@ void print_text(const std::string& before, const std::string& after, const Diffe
 }  // namespace
 
 int diff(const DiffOptions& options) {
-  const Model first = open_model(options.model);
+  const Model& first = open_model(options.model);
   const bool own = options.other.empty();
   const Difference difference =
       own ? refx::diff(original_of(first), first) : refx::diff(first, open_model(options.other));

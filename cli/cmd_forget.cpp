@@ -17,16 +17,15 @@ namespace refx::cli {
 namespace {
 
 struct Opened {
-  Model model;
+  Model& model;
   std::optional<std::size_t> steps;  // not known where the history cannot be read
 };
 
 // A history that no longer fits its graph is what one may want to be rid of.
 Opened open(const std::string& path) {
   try {
-    Model model = open_model(path);
-    const std::size_t steps = model.history().size();
-    return {std::move(model), steps};
+    Model& model = open_model(path);
+    return {model, model.history().size()};
   } catch (const Error& unreadable) {
     Opened opened{open_model(path, {.history = false}), {}};
     note(fmt::format("the history cannot be used and is dropped: {}", unreadable.what()));

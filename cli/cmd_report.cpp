@@ -17,7 +17,7 @@ int report(const ReportOptions& options) {
   if (same_file(options.model, options.output))
     throw Error(fmt::format("-o {} is the model itself: the page needs a file of its own",
                             shell_word(options.output)));
-  const Model model = load_to_run(options.model, options);
+  const Model& model = load_to_run(options.model, options);
   Progress progress(100);
   MeasuredReportOptions how = options.how;
   // Inputs that the user gives must be right; without them, the page may do without a run.

@@ -92,7 +92,7 @@ void print_json(const Report& report, const std::string& output) {
 
 int reverse(const ReverseOptions& options) {
   check_usage(options);
-  Model model = open_model(options.model);
+  Model& model = open_model(options.model);
   const std::vector<StepId> steps = selected(model, options);
   if (steps.empty()) note(fmt::format("{} has no steps to reverse", options.model));
 

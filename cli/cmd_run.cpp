@@ -83,7 +83,7 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
 }  // namespace
 
 int run(const RunOptions& options) {
-  const Model model = load_to_run(options.model, options);
+  const Model& model = load_to_run(options.model, options);
   Measure measure = options.measure;
   measure.inputs = inputs_for(model, options.inputs, measure.seed);
   const RunResult result = run_on_copies(model, measure);

@@ -48,7 +48,7 @@ int tune(const TuneOptions& options) {
     throw Error("--shard measures only: say with --trials FILE where the trials go");
   else if (!options.output.empty())
     throw Error("--shard measures only: leave -o out, and use --merge afterwards");
-  Model model = load_to_run(options.model, options);
+  Model& model = load_to_run(options.model, options);
   refx::TuneOptions how = settings(options, model);
   Progress progress(100);
   how.measure.progress = progress.callback();

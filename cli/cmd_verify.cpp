@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "commands.h"
 #include "files.h"
 #include "output.h"
@@ -13,11 +11,9 @@
 namespace refx::cli {
 
 int verify(const VerifyOptions& options) {
-  const Model model = load_to_run(options.model, options);
-  std::optional<Model> against;
+  const Model& model = load_to_run(options.model, options);
   refx::VerifyOptions how = options.how;
-  if (!options.against.empty())
-    how.against = &against.emplace(load_to_run(options.against, options));
+  if (!options.against.empty()) how.against = &load_to_run(options.against, options);
   take_inputs(how.measure, model, options.inputs);
   Progress progress(0);
   how.measure.progress = progress.callback();

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <filesystem>
-#include <memory>
-#include <vector>
 
 #include "commands.h"
 #include "output.h"
@@ -15,19 +14,16 @@ namespace refx::cli {
 
 namespace {
 
-std::vector<std::weak_ptr<const Source>> sources;
+std::deque<Model> models;
 
 }  // namespace
 
-Model open_model(const std::string& path, const LoadOptions& options) {
-  Model model = load(path, options);
-  sources.push_back(model.source());
-  return model;
+Model& open_model(const std::string& path, const LoadOptions& options) {
+  return models.emplace_back(load(path, options));
 }
 
 void require_unchanged_files() {
-  for (const auto& known : sources)
-    if (const auto source = known.lock()) require_unchanged(*source);
+  for (const Model& model : models) require_unchanged(*model.source());
 }
 
 void require_output(const char* command, const std::string& model, const std::string& output) {
@@ -40,7 +36,7 @@ void require_output(const char* command, const std::string& model, const std::st
     throw Error(fmt::format("cannot write '{}': there is no folder '{}'", output, folder.string()));
 }
 
-Model load_to_run(const std::string& path, const Runs& options) {
+Model& load_to_run(const std::string& path, const Runs& options) {
   return open_model(path, {.allow_ops = options.allow_ops});
 }
 

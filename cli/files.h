@@ -8,8 +8,9 @@
 
 namespace refx::cli {
 
-// Loads a model, and remembers its file for:
-Model open_model(const std::string& path, const LoadOptions& options = {});
+// Loads a model, which lives as long as the program: to free all of it would only take time. Its
+// file is remembered for:
+Model& open_model(const std::string& path, const LoadOptions& options = {});
 // Throws Error if one of the files was written into since.
 void require_unchanged_files();
 
@@ -18,7 +19,7 @@ void require_output(const char* command, const std::string& model, const std::st
 
 // The model in a file that is going to be run.
 struct Runs;
-Model load_to_run(const std::string& path, const Runs& options);
+Model& load_to_run(const std::string& path, const Runs& options);
 
 // The inputs in this file, if one was named; else the library chooses.
 void take_inputs(Measure& measure, const Model& model, const std::string& path);

@@ -2,8 +2,10 @@
 // stderr.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <new>
 
 #include "command_line.h"
@@ -14,7 +16,9 @@
 #include "util/first_line.h"
 #include "util/printable.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+int run(int argc, char** argv) {
   using namespace refx::cli;
   using refx::printable;
   // `refx log model.pt2 | head -1` ends quietly, even if whoever started us ignores the signal.
@@ -44,4 +48,14 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "refx: {}\n", printable(refx::first_line(error.what())));
     return kUsage;
   }
+}
+
+}  // namespace
+
+// Without the destructors of torch's libraries, which free one by one what the kernel frees at
+// once.
+int main(int argc, char** argv) {
+  const int code = run(argc, argv);
+  std::fflush(nullptr);
+  _exit(code);
 }
