@@ -1,8 +1,9 @@
-"""Opening and saving .pt2 files, beside torch.export and a plain copy, on the same machine.
+"""Opening and saving .pt2 files, beside torch.export and a plain copy, on the same machine; a long history.
 
     python bench/files.py build/bin/bench_files [FOLDER]
 """
 
+import copy
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zipfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 warnings.filterwarnings("ignore")
@@ -56,6 +58,54 @@ def best(f, rounds=3):
     return min(times) * 1e3
 
 
+class Division(nn.Module):
+    def forward(self, x):
+        return x / 3.0
+
+
+# A chain of divisions, made of one: torch.export would take an hour for it.
+def write_chain(path, length):
+    torch.export.save(torch.export.export(Division(), (torch.ones(2, 2),)), path)
+    with zipfile.ZipFile(path) as file:
+        root = file.namelist()[0].split("/")[0] + "/"
+        records = {name.removeprefix(root): file.read(name) for name in file.namelist()}
+    model = json.loads(records["models/model.json"])
+    graph, signature = model["graph_module"]["graph"], model["graph_module"]["signature"]
+    (division,), names = graph["nodes"], [f"div_{i}" for i in range(length)]
+    graph["nodes"] = []
+    for name, before in zip(names, ["x", *names], strict=False):
+        node = copy.deepcopy(division)
+        node["inputs"][0]["arg"]["as_tensor"]["name"] = before
+        node["outputs"][0]["as_tensor"]["name"] = node["name"] = name
+        graph["nodes"].append(node)
+    graph["tensor_values"] = dict.fromkeys(["x", *names], graph["tensor_values"]["x"])
+    graph["outputs"][0]["as_tensor"]["name"] = names[-1]
+    signature["output_specs"][0]["user_output"]["arg"]["as_tensor"]["name"] = names[-1]
+    records["models/model.json"] = json.dumps(model).encode()
+    writer = torch._C.PyTorchFileWriter(path)
+    for name, data in records.items():
+        if name not in (".data/serialization_id", ".data/version", "byteorder"):  # it writes them itself
+            writer.write_record(name, data, len(data))
+    writer.write_end_of_file()
+
+
+# Commands on a history of `steps`, beside a program that loads LibTorch and ends.
+def long_history(program, folder, steps):
+    refx = os.path.join(os.path.dirname(program), "refx")
+    path, changed, out = (f"{folder}/{name}.pt2" for name in ("chain", "changed", "out"))
+    write_chain(path, steps)
+    commands = {
+        "only LibTorch": [program],
+        "--version": [refx, "--version"],
+        "apply": [refx, "apply", path, "change-true-div-to-mul-by-inverse", "-o", changed],
+        "log": [refx, "log", changed],
+        "reverse one": [refx, "reverse", changed, str(steps // 2), "-o", out],
+    }
+    print(f"{steps} steps: {os.path.getsize(path) / 2**20:.0f} MB before them")
+    for name, command in commands.items():
+        print(f"  {name:13} {best(lambda c=command: subprocess.run(c, capture_output=True)):9.0f} ms")
+
+
 def main():
     program = sys.argv[1]
     print(f"{platform.machine()}, torch {torch.__version__}, one thread; minima, files in the page cache")
@@ -81,6 +131,7 @@ def main():
                   f"(of it apply {r['apply_ms']:.0f} ms; torch.export.save {save:.0f} ms)")
             print(f"  peak memory   {r['peak_mb']:9.0f} MB   weights touched {touched:10.0f} MB")
             sys.stdout.flush()
+        long_history(program, folder, 100_000)
 
 
 main()
