@@ -41,7 +41,7 @@ class REFX_API UserSet {
 class REFX_API Graph : public Table<Node> {
  public:
   // The users in graph order, each once.
-  std::vector<NodeId> users(NodeId id) const { return ordered(users_.at(id.value)); }
+  std::vector<NodeId> users(NodeId id) const;
   std::size_t num_users(NodeId id) const { return users_.at(id.value).size(); }
   // The references to it: a node may use a value more than once.
   std::size_t num_uses(NodeId id) const;
@@ -49,31 +49,38 @@ class REFX_API Graph : public Table<Node> {
   NodeId only_user(NodeId id) const;
 
   // The placeholders and get_attrs of a state entry, and the call_modules of a module.
-  std::vector<NodeId> readers(std::string_view state) const { return of_name(readers_, state); }
-  std::vector<NodeId> callers(std::string_view module) const { return of_name(callers_, module); }
+  std::vector<NodeId> readers(std::string_view state) const { return ring(readers_, state); }
+  std::vector<NodeId> callers(std::string_view module) const { return ring(callers_, module); }
 
-  std::size_t num_readers(std::string_view state) const;
-  std::size_t num_callers(std::string_view module) const;
+  std::size_t num_readers(std::string_view state) const { return ring_size(readers_, state); }
+  std::size_t num_callers(std::string_view module) const { return ring_size(callers_, module); }
 
   // The output node; throws Error if there is none.
   NodeId output() const;
 
  private:
   friend struct ModelAccess;
-  using ByName = std::unordered_map<std::string, UserSet, Hash, std::equal_to<>>;
+  // The nodes that name one state entry, or one module, are a ring; an index has one of each.
+  struct InRing {
+    NodeId prev, next;
+    std::uint32_t size = 0;  // of the ring, in the one that is in the index
+  };
 
   Id<Node> insert_slot(NodeId where);
   Ptr exchange(NodeId id, Ptr value);
-  void add_references(NodeId user, const Node& node);
-  void remove_references(NodeId user, const Node& node,
-                         std::size_t most = static_cast<std::size_t>(-1));
-  template <class F>
-  void for_each_user_set(const Node& node, F&& f);
-  std::vector<NodeId> ordered(const UserSet& users) const;
-  std::vector<NodeId> of_name(const ByName& map, std::string_view name) const;
+  void add_uses(NodeId user, const Node& node);
+  void remove_uses(NodeId user, const Node& node, std::size_t most = static_cast<std::size_t>(-1));
+  void enter_ring(NodeId id, const Node& node);
+  void leave_ring(NodeId id, const Node& node);
+  NameIndex* index_of(const Node& node);
+  NodeId first_in(const NameIndex& index, std::string_view name) const;
+  std::vector<NodeId> ring(const NameIndex& index, std::string_view name) const;
+  std::size_t ring_size(const NameIndex& index, std::string_view name) const;
+  std::vector<NodeId> in_order(std::vector<NodeId> ids) const;
 
   std::vector<UserSet> users_;
-  ByName readers_, callers_;
+  std::vector<InRing> in_ring_;
+  NameIndex readers_, callers_;
 };
 
 }  // namespace refx

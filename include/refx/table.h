@@ -11,6 +11,7 @@
 
 #include "refx/export.h"
 #include "refx/id.h"
+#include "refx/name_index.h"
 
 namespace refx {
 
@@ -87,10 +88,13 @@ class REFX_API Table {
  protected:
   friend struct ModelAccess;
 
+  static constexpr std::uint64_t kNoName = std::numeric_limits<std::uint64_t>::max();
+
   struct Slot {
     Ptr value;
     Id<T> prev, next;
-    std::uint64_t label = 0;  // grows along the order
+    std::uint64_t label = 0;       // grows along the order
+    std::uint64_t name = kNoName;  // where it stands in text_
   };
   struct Hash {
     using is_transparent = void;
@@ -103,16 +107,20 @@ class REFX_API Table {
   void remove_slot(Id<T> id);
   // Puts a value into a slot, or null to erase it. Returns the old one.
   Ptr exchange(Id<T> id, Ptr value);
+  // A slot has one name for ever, which is its own or free for others.
   void reserve_name(const std::string& name, Id<T> id);
   void release_name(std::string_view name, Id<T> id);
 
  private:
   void make_room(Id<T> at);
+  std::string_view name_of(const Slot& slot) const;
+  std::uint64_t add_text(std::string_view name);
 
   std::vector<Slot> slots_;
   Id<T> head_, tail_;
   std::size_t live_ = 0;
-  std::unordered_map<std::string, Id<T>, Hash, std::equal_to<>> names_;
+  NameIndex names_;         // of the slots whose names are their own
+  std::vector<char> text_;  // the names of all slots, each after its length
   // For a base name: base_1 … base_<n> are all taken. Keeps fresh_name() O(1).
   mutable std::unordered_map<std::string, std::uint64_t, Hash, std::equal_to<>> numbered_;
 };

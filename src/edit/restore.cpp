@@ -88,8 +88,6 @@ void Restorer::record(Step step) {
   check_values(model_, step);
   check_step(step);
   if (!earlier_) earlier_ = std::make_unique<Model>(model_);
-  reserve_names(model_, step);
-  reserve_names(*earlier_, step);
   Transaction back(*earlier_);
   for (const Edit& edit : step.edits)
     std::visit(
@@ -101,6 +99,8 @@ void Restorer::record(Step step) {
           back.write(change.id, change.before);
         },
         edit);
+  reserve_names(model_, step);
+  reserve_names(*earlier_, step);
   check_model(*earlier_, step, back.keep());
   StepStore(model_).add(std::make_shared<Step>(std::move(step)));
 }

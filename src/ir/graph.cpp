@@ -72,27 +72,46 @@ NodeId Graph::only_user(NodeId id) const {
   return users.size() == 1 ? users.begin()->id : NodeId{};
 }
 
-std::vector<NodeId> Graph::ordered(const UserSet& users) const {
-  std::vector<NodeId> ids;
-  ids.reserve(users.size());
-  for (const UserSet::User& user : users) ids.push_back(user.id);
+std::vector<NodeId> Graph::in_order(std::vector<NodeId> ids) const {
   std::sort(ids.begin(), ids.end(), [&](NodeId a, NodeId b) { return precedes(a, b); });
   return ids;
 }
 
-std::vector<NodeId> Graph::of_name(const ByName& map, std::string_view name) const {
-  auto it = map.find(name);
-  return it == map.end() ? std::vector<NodeId>{} : ordered(it->second);
+std::vector<NodeId> Graph::users(NodeId id) const {
+  std::vector<NodeId> ids;
+  ids.reserve(num_users(id));
+  for (const UserSet::User& user : users_[id.value]) ids.push_back(user.id);
+  return in_order(std::move(ids));
 }
 
-std::size_t Graph::num_readers(std::string_view state) const {
-  auto it = readers_.find(state);
-  return it == readers_.end() ? 0 : it->second.size();
+namespace {
+
+// The state entry or the module that the node is bound to by name.
+std::string_view bound_name(const Node& node) {
+  return node.op == Opcode::call_module ? std::string_view(node.target) : bound_state(node);
 }
 
-std::size_t Graph::num_callers(std::string_view module) const {
-  auto it = callers_.find(module);
-  return it == callers_.end() ? 0 : it->second.size();
+}  // namespace
+
+NodeId Graph::first_in(const NameIndex& index, std::string_view name) const {
+  return NodeId(index.find(
+      Hash{}(name), [&](std::uint32_t id) { return bound_name(*find(NodeId(id))) == name; }));
+}
+
+std::vector<NodeId> Graph::ring(const NameIndex& index, std::string_view name) const {
+  std::vector<NodeId> ids;
+  const NodeId first = first_in(index, name);
+  if (!first) return ids;
+  ids.reserve(in_ring_[first.value].size);
+  NodeId id = first;
+  do ids.push_back(id);
+  while ((id = in_ring_[id.value].next) != first);
+  return in_order(std::move(ids));
+}
+
+std::size_t Graph::ring_size(const NameIndex& index, std::string_view name) const {
+  const NodeId first = first_in(index, name);
+  return first ? in_ring_[first.value].size : 0;
 }
 
 NodeId Graph::output() const {
@@ -105,52 +124,95 @@ NodeId Graph::output() const {
 Id<Node> Graph::insert_slot(NodeId where) {
   users_.emplace_back();
   try {
+    in_ring_.emplace_back();
     return Table::insert_slot(where);
   } catch (...) {
     users_.pop_back();
+    in_ring_.resize(users_.size());
     throw;
   }
 }
 
 Graph::Ptr Graph::exchange(NodeId id, Ptr value) {
-  if (value) add_references(id, *value);
+  const Node* old = find(id);
+  const Node* node = value.get();
+  const bool same_uses = old && node && old->args == node->args && old->kwargs == node->kwargs;
+  const bool same_ring =
+      old && node && index_of(*old) == index_of(*node) && bound_name(*old) == bound_name(*node);
+  // Whatever needs memory comes first.
+  if (node && !same_ring)
+    if (NameIndex* index = index_of(*node)) index->reserve(index->size() + 1);
+  if (node && !same_uses) add_uses(id, *node);
+  if (old && !same_ring) leave_ring(id, *old);
   Ptr removed = Table::exchange(id, std::move(value));
-  if (removed) remove_references(id, *removed);
+  if (node && !same_ring) enter_ring(id, *node);
+  if (removed && !same_uses) remove_uses(id, *removed);
   return removed;
 }
 
 // All or none of them.
-void Graph::add_references(NodeId user, const Node& node) {
+void Graph::add_uses(NodeId user, const Node& node) {
   std::size_t added = 0;
   try {
-    for_each_user_set(node, [&](UserSet& users) {
-      users.add(user);
+    for_each_input(node, [&](NodeId input) {
+      users_.at(input.value).add(user);
       ++added;
     });
   } catch (...) {
-    remove_references(user, node, added);
+    remove_uses(user, node, added);
     throw;
   }
 }
 
-void Graph::remove_references(NodeId user, const Node& node, std::size_t most) {
-  for_each_user_set(node, [&](UserSet& users) {
-    if (most > 0) users.remove(user);
-    if (most > 0) --most;
+void Graph::remove_uses(NodeId user, const Node& node, std::size_t most) {
+  for_each_input(node, [&](NodeId input) {
+    if (most == 0) return;
+    users_[input.value].remove(user);
+    --most;
   });
 }
 
-template <class F>
-void Graph::for_each_user_set(const Node& node, F&& f) {
-  for_each_input(node, [&](NodeId input) { f(users_.at(input.value)); });
-  auto by_name = [&](ByName& map, std::string_view name) {
-    auto it = map.find(name);
-    if (it == map.end()) it = map.emplace(name, UserSet{}).first;
-    f(it->second);
-    if (it->second.size() == 0) map.erase(it);
-  };
-  if (auto state = bound_state(node); !state.empty()) by_name(readers_, state);
-  if (node.op == Opcode::call_module) by_name(callers_, node.target);
+NameIndex* Graph::index_of(const Node& node) {
+  if (node.op == Opcode::call_module) return &callers_;
+  return bound_state(node).empty() ? nullptr : &readers_;
+}
+
+void Graph::enter_ring(NodeId id, const Node& node) {
+  NameIndex* index = index_of(node);
+  if (!index) return;
+  const std::string_view name = bound_name(node);
+  InRing& entering = in_ring_[id.value];
+  const NodeId first = first_in(*index, name);
+  if (!first) {
+    entering = {id, id, 1};
+    index->insert(Hash{}(name), id.value);
+    return;
+  }
+  InRing& next = in_ring_[first.value];
+  entering = {next.prev, first, 0};
+  in_ring_[next.prev.value].next = id;
+  next.prev = id;
+  ++next.size;
+}
+
+void Graph::leave_ring(NodeId id, const Node& node) {
+  NameIndex* index = index_of(node);
+  if (!index) return;
+  const std::string_view name = bound_name(node);
+  const NodeId first = first_in(*index, name);
+  const auto [prev, next, size] = in_ring_[id.value];
+  if (next == id) {
+    index->erase(Hash{}(name), id.value);
+    return;
+  }
+  in_ring_[prev.value].next = next;
+  in_ring_[next.value].prev = prev;
+  if (first != id) {
+    --in_ring_[first.value].size;
+    return;
+  }
+  in_ring_[next.value].size = size - 1;
+  index->replace(Hash{}(name), id.value, next.value);
 }
 
 }  // namespace refx

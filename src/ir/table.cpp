@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 #include "refx/error.h"
 #include "refx/module.h"
@@ -35,8 +36,8 @@ const T& Table<T>::operator[](Id<T> id) const {
 
 template <class T>
 Id<T> Table<T>::named(std::string_view name) const {
-  auto it = names_.find(name);
-  return it == names_.end() ? Id<T>{} : it->second;
+  return Id<T>(
+      names_.find(Hash{}(name), [&](std::uint32_t id) { return name_of(slots_[id]) == name; }));
 }
 
 template <class T>
@@ -168,17 +169,44 @@ typename Table<T>::Ptr Table<T>::exchange(Id<T> id, Ptr value) {
 }
 
 template <class T>
+std::string_view Table<T>::name_of(const Slot& slot) const {
+  if (slot.name == kNoName) return {};
+  const char* text = text_.data() + slot.name;
+  std::size_t size = 0;
+  std::memcpy(&size, text, sizeof(size));
+  return {text + sizeof(size), size};
+}
+
+template <class T>
+std::uint64_t Table<T>::add_text(std::string_view name) {
+  const std::uint64_t at = text_.size(), size = name.size();
+  if (text_.capacity() - at < sizeof(size) + size)
+    text_.reserve(std::max(2 * text_.capacity(), at + sizeof(size) + size));
+  const char* length = reinterpret_cast<const char*>(&size);
+  text_.insert(text_.end(), length, length + sizeof(size));
+  text_.insert(text_.end(), name.begin(), name.end());
+  return at;
+}
+
+template <class T>
 void Table<T>::reserve_name(const std::string& name, Id<T> id) {
-  const auto [it, added] = names_.try_emplace(name, id);
-  if (!added && it->second != id)
+  if (const Id<T> owner = named(name); owner == id)
+    return;
+  else if (owner)
     throw Error(std::string(kKind<T>) + " name '" + name + "' is taken");
+  Slot& slot = slots_[id.value];
+  if (slot.name != kNoName && name_of(slot) != name)
+    throw Error(std::string(kKind<T>) + " '" + std::string(name_of(slot)) +
+                "' gets another name, '" + name + "'");
+  names_.reserve(names_.size() + 1);
+  if (slot.name == kNoName) slot.name = add_text(name);
+  names_.insert(Hash{}(name), id.value);
 }
 
 template <class T>
 void Table<T>::release_name(std::string_view name, Id<T> id) {
-  auto it = names_.find(name);
-  if (it == names_.end() || it->second != id) return;
-  names_.erase(it);
+  if (named(name) != id) return;
+  names_.erase(Hash{}(name), id.value);
   const auto underscore = name.rfind('_');
   if (underscore == name.npos) return;
   std::uint64_t number = 0;

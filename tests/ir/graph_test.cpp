@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "kit.h"
@@ -38,6 +39,47 @@ TEST(Graph, KeepsUsersOfAValueUsedByMany) {
   EXPECT_FALSE(model.graph().only_user(x));
   for (std::size_t i = 1; i + 2 < users.size(); i += 2) editor.erase_node(users[i]);
   EXPECT_EQ(model.graph().only_user(x), users.back());
+}
+
+TEST(Graph, KeepsReadersAndCallersByName) {
+  Model model;
+  std::mt19937 random(7);
+  auto any_node = [&] {
+    const std::string name = std::string("s") + std::to_string(random() % 3);
+    const Opcode op = std::array{Opcode::get_attr, Opcode::call_module, Opcode::call_function,
+                                 Opcode::placeholder}[random() % 4];
+    return Node{.op = op, .target = name, .state = op == Opcode::placeholder ? name : ""};
+  };
+  auto expect_all_there = [&] {
+    for (const char* name : {"s0", "s1", "s2"}) {
+      std::vector<NodeId> readers, callers;
+      for (NodeId id : model.graph()) {
+        const Node& node = model.graph()[id];
+        if (bound_state(node) == name) readers.push_back(id);
+        if (node.op == Opcode::call_module && node.target == name) callers.push_back(id);
+      }
+      ASSERT_EQ(model.graph().readers(name), readers);
+      ASSERT_EQ(model.graph().callers(name), callers);
+      ASSERT_EQ(model.graph().num_readers(name), readers.size());
+      ASSERT_EQ(model.graph().num_callers(name), callers.size());
+    }
+  };
+  for (int round = 0; round < 50; ++round) {
+    Editor editor(model);
+    for (int i = 0; i < 20; ++i) {
+      std::vector<NodeId> live(model.graph().begin(), model.graph().end());
+      const NodeId some = live.empty() ? NodeId{} : live[random() % live.size()];
+      if (!some || random() % 3 == 0)
+        editor.insert_before(some, any_node());
+      else if (random() % 2)
+        editor.set_node(some, any_node());
+      else
+        editor.erase_node(some);
+    }
+    expect_all_there();
+    if (round % 2) editor.commit_without_step();
+  }
+  expect_all_there();  // what was not kept is taken back
 }
 
 TEST(Graph, NamesNodesAsTorchFxDoes) {

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "refx/export.h"
+
+namespace refx {
+
+// Ids by the hashes of names: whoever keeps the names says which of the ids under one hash is
+// meant. It never shrinks, so that what was taken out returns without memory.
+class REFX_API NameIndex {
+ public:
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+  // The id under the hash for which is(id) is true; kNone if there is none.
+  template <class F>
+  std::uint32_t find(std::size_t hash, F&& is) const {
+    if (places_.empty()) return kNone;
+    const auto sought = static_cast<std::uint32_t>(hash);
+    for (std::size_t at = home(sought);; at = next(at)) {
+      const Place& place = places_[at];
+      if (place.id == kNone || (place.hash == sought && is(place.id))) return place.id;
+    }
+  }
+  std::size_t size() const { return size_; }
+
+  void reserve(std::size_t size);  // insert() needs no memory up to as many
+  void insert(std::size_t hash, std::uint32_t id);
+  void replace(std::size_t hash, std::uint32_t id, std::uint32_t by) { at(hash, id).id = by; }
+  void erase(std::size_t hash, std::uint32_t id);
+
+ private:
+  struct Place {
+    std::uint32_t hash = 0, id = kNone;
+  };
+
+  std::size_t home(std::uint32_t hash) const { return hash & (places_.size() - 1); }
+  std::size_t next(std::size_t at) const { return (at + 1) & (places_.size() - 1); }
+  Place& at(std::size_t hash, std::uint32_t id);
+  void put(Place place);
+
+  std::vector<Place> places_;  // a power of two, some of them free
+  std::size_t size_ = 0;
+};
+
+}  // namespace refx
