@@ -24,27 +24,30 @@ void check_inputs(const Model& model, NodeId id, const Node& node, std::vector<s
   });
 }
 
-void check_state(const Model& model, const Node& node, std::vector<std::string>& out) {
-  const std::string_view name = bound_state(node);
-  if (name.empty()) return;
-  const StateId id = model.state().find(name);
-  if (!id) {
-    out.push_back(
-        fmt::format("node '{}' reads state entry '{}', which does not exist", node.name, name));
-    return;
-  }
-  const at::TensorBase& tensor = model.state().tensor(id);
+// The tensor that a node says it reads is of the node's type.
+void check_type(const Node& node, const StateEntry& entry, std::vector<std::string>& out) {
   if (!node.type) return;
+  const at::TensorBase& tensor = entry.tensor;
   if (node.type->dtype != tensor.scalar_type())
     out.push_back(fmt::format("node '{}' says {}, but its tensor '{}' is {}", node.name,
-                              c10::toString(node.type->dtype), name,
+                              c10::toString(node.type->dtype), entry.name,
                               c10::toString(tensor.scalar_type())));
   bool same = node.type->sizes.size() == static_cast<std::size_t>(tensor.dim());
   for (std::size_t i = 0; same && i < node.type->sizes.size(); ++i)
     same = node.type->sizes[i] == Dim(tensor.size(static_cast<std::int64_t>(i)));
   if (!same)
     out.push_back(
-        fmt::format("node '{}' and its tensor '{}' have different sizes", node.name, name));
+        fmt::format("node '{}' and its tensor '{}' have different sizes", node.name, entry.name));
+}
+
+void check_state(const Model& model, const Node& node, std::vector<std::string>& out) {
+  const std::string_view name = bound_state(node);
+  if (name.empty()) return;
+  if (const StateId id = model.state().find(name))
+    check_type(node, model.state()[id], out);
+  else
+    out.push_back(
+        fmt::format("node '{}' reads state entry '{}', which does not exist", node.name, name));
 }
 
 void check_place(const Model& model, NodeId id, std::vector<std::string>& out) {
@@ -78,7 +81,7 @@ void check_written(const Model& model, const Change<Node>& change, std::vector<s
 void check_written(const Model& model, const Change<StateEntry>& change,
                    std::vector<std::string>& out) {
   for (NodeId reader : model.graph().readers(change.after->name))
-    check_state(model, model.graph()[reader], out);
+    check_type(model.graph()[reader], *change.after, out);
 }
 
 void check_written(const Model&, const Change<Module>&, std::vector<std::string>&) {}
