@@ -15,20 +15,9 @@ namespace {
 constexpr std::size_t kIndexFrom = 32;
 
 template <class T>
-constexpr std::uint64_t kKindBits = 0;
-template <>
-constexpr std::uint64_t kKindBits<StateEntry> = 1ull << 32;
-template <>
-constexpr std::uint64_t kKindBits<Module> = 2ull << 32;
-
-// One number for any object: its kind and its id.
-template <class T>
-std::uint64_t object_key(Id<T> id) {
-  return kKindBits<T> | id.value;
-}
-std::uint64_t object_key(const Edit& edit) {
-  return std::visit([](const auto& change) { return object_key(change.id); }, edit);
-}
+constexpr std::size_t kKind = std::is_same_v<T, Node>         ? 0
+                              : std::is_same_v<T, StateEntry> ? 1
+                                                              : 2;
 
 void maybe_fail() {
   if (fail_after_writes >= 0 && fail_after_writes-- == 0)
@@ -42,7 +31,7 @@ Transaction::~Transaction() { rollback(); }
 template <class T>
 Id<T> Transaction::insert(Id<T> where, T value) {
   const auto& table = ModelAccess::table<T>(model_);
-  auto pointer = std::make_shared<const T>(std::move(value));
+  std::shared_ptr<const T> pointer = std::make_shared<T>(std::move(value));
   // A state entry or a module is its name: what was erased under it returns, with a new value.
   if (const Id<T> named = table.named(pointer->name)) {
     if (table.contains(named)) throw Error("the name '" + pointer->name + "' is taken");
@@ -70,7 +59,7 @@ template <class T>
 void Transaction::write(Id<T> id, std::shared_ptr<const T> value) {
   maybe_fail();
   ModelAccess::touch(model_);
-  Edit* earlier = logged(object_key(id));
+  Edit* earlier = logged(id);
   if (!earlier) {
     log(Change<T>{id, ModelAccess::table<T>(model_).pointer(id), value}, false);
     ModelAccess::exchange(model_, id, std::move(value));
@@ -81,7 +70,7 @@ void Transaction::write(Id<T> id, std::shared_ptr<const T> value) {
     ModelAccess::exchange<T>(model_, id, nullptr);
     ModelAccess::release_name(model_, id, change.after->name);
     ModelAccess::remove_slot(model_, id);
-    index_.erase(object_key(id));
+    if (edits_.size() > kIndexFrom) index_[kKind<T>].set(id.value, IdPages::kNone);
     change = {};
     return;
   }
@@ -92,26 +81,53 @@ template void Transaction::write(NodeId, std::shared_ptr<const Node>);
 template void Transaction::write(StateId, std::shared_ptr<const StateEntry>);
 template void Transaction::write(ModuleId, std::shared_ptr<const Module>);
 
-Edit* Transaction::logged(std::uint64_t object) {
+template <class T>
+T* Transaction::own(Id<T> id) {
+  Edit* edit = logged(id);
+  if (!edit) return nullptr;
+  const auto& after = std::get<Change<T>>(*edit).after;
+  constexpr long kEditAndTable = 2;
+  if (!after || after.use_count() != kEditAndTable) return nullptr;
+  ModelAccess::touch(model_);
+  return const_cast<T*>(after.get());
+}
+template Node* Transaction::own(NodeId);
+
+void Transaction::reserve(std::size_t edits) {
+  edits_.reserve(edits);
+  inserted_.reserve(edits);
+}
+
+template <class T>
+Edit* Transaction::logged(Id<T> id) {
   if (edits_.size() > kIndexFrom) {
-    auto it = index_.find(object);
-    return it == index_.end() ? nullptr : &edits_[it->second];
+    const std::uint32_t at = index_[kKind<T>].get(id.value);
+    return at == IdPages::kNone ? nullptr : &edits_[at];
   }
   for (Edit& edit : edits_)
-    if (object_key(edit) == object) return &edit;
+    if (auto* change = std::get_if<Change<T>>(&edit); change && change->id == id) return &edit;
   return nullptr;
 }
 
 // If there is no memory for it, rollback() does not see the edit.
 void Transaction::log(Edit edit, bool inserted) {
+  constexpr std::size_t kFewEdits = 8;
   const std::size_t at = edits_.size();
-  if (at >= kIndexFrom) {
-    for (std::size_t i = index_.empty() ? 0 : at; i < at; ++i) index_[object_key(edits_[i])] = i;
-    index_[object_key(edit)] = at;
-  }
+  if (at == 0) edits_.reserve(std::max(kFewEdits, edits_.capacity()));
+  if (at == kIndexFrom)
+    for (std::size_t i = 0; i < at; ++i) index(edits_[i], i);
+  if (at >= kIndexFrom) index(edit, at);
   inserted_.resize(at);
   inserted_.push_back(inserted);
   edits_.push_back(std::move(edit));
+}
+
+void Transaction::index(const Edit& edit, std::size_t at) {
+  std::visit(
+      [&](const auto& change) {
+        if (change.id) index_[edit.index()].set(change.id.value, static_cast<std::uint32_t>(at));
+      },
+      edit);
 }
 
 bool is_nothing(const Edit& edit) {
@@ -121,7 +137,7 @@ bool is_nothing(const Edit& edit) {
 bool Transaction::changed() const { return !std::all_of(edits_.begin(), edits_.end(), is_nothing); }
 
 std::vector<Edit> Transaction::keep() {
-  index_.clear();
+  index_ = {};
   inserted_.clear();
   std::erase_if(edits_, is_nothing);
   return std::exchange(edits_, {});
@@ -147,7 +163,7 @@ void Transaction::rollback() noexcept {
   }
   if (!edits_.empty()) ModelAccess::touch(model_);
   edits_.clear();
-  index_.clear();
+  index_ = {};
   inserted_.clear();
 }
 

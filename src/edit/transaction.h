@@ -3,11 +3,11 @@
 // edit/: every change of a model. The Editor journals it; undo takes it back; Restorer puts saved
 // models together. Nothing outside includes these private headers.
 
-#include <c10/util/flat_hash_map.h>
-
+#include <array>
 #include <memory>
 #include <vector>
 
+#include "edit/id_pages.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -31,6 +31,13 @@ class Transaction {
   template <class T>
   void write(Id<T> id, std::shared_ptr<const T> value);
 
+  // What this transaction wrote there, to be changed further; null if it wrote nothing, or if
+  // somebody else has it too.
+  template <class T>
+  T* own(Id<T> id);
+  // Makes room for as many edits.
+  void reserve(std::size_t edits);
+
   const std::vector<Edit>& edits() const { return edits_; }
   bool changed() const;
   // Ends the transaction: what was written stays. Returns the journal, one edit per object.
@@ -38,15 +45,17 @@ class Transaction {
   void rollback() noexcept;
 
  private:
-  Edit* logged(std::uint64_t object);
+  template <class T>
+  Edit* logged(Id<T> id);
+  void index(const Edit& edit, std::size_t at);
   void log(Edit edit, bool inserted);
   // Whether the edit made its object, which was not there before, not even erased.
   bool is_insertion(const Edit* edit) const { return inserted_[edit - edits_.data()]; }
 
   Model& model_;
   std::vector<Edit> edits_;
-  std::vector<bool> inserted_;                            // by edit: its object is new, not revived
-  ska::flat_hash_map<std::uint64_t, std::size_t> index_;  // object -> edit, once there are many
+  std::vector<bool> inserted_;    // by edit: its object is new, not revived
+  std::array<IdPages, 3> index_;  // by kind: id -> edit, once there are many
 };
 
 // An edit of an object that was made and erased again.
