@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "refx/edit.h"
@@ -81,6 +80,7 @@ class REFX_API History {
   const Step& operator[](StepId id) const;  // throws Error if it is not live
   const Step& back() const;
   std::vector<StepId> ids() const;
+  Iterator from(StepId id) const { return Iterator(live_.lower_bound(id)); }  // or the first after
 
   // Live steps named by a step id ("3"), a transformation's name, or a site pattern (* and ?).
   // Throws Error, with the nearest names, if there are none.
@@ -95,31 +95,13 @@ class REFX_API History {
 
  private:
   friend struct ModelAccess;
-  struct Access {
-    StepId step;
-    bool invalidates;
-  };
-  // Steps by the objects they write, and refer to.
-  struct Index {
-    std::unordered_map<std::uint64_t, std::vector<Access>> writers, readers;
-    void add(const Step& step);
-    void remove(const Step& step);
-  };
-
   void add(std::shared_ptr<const Step> step);
   void replace(std::shared_ptr<const Step> step);  // the one of the same id
   std::shared_ptr<const Step> remove(StepId id);
-  // Worked out when it is first asked for, then kept: a model that is only rewritten, or whose last
-  // steps are taken back, never needs it.
-  const Index& index();
-  void note(const Step& step) noexcept;  // in the index, if there is one
-  bool writes(const Edit& edit);         // whether a live step writes the same object
 
   std::map<StepId, std::shared_ptr<const Step>> live_;
   std::vector<std::shared_ptr<const Step>> reversed_;
   std::uint32_t next_id_ = 1;
-  Index index_;  // of the live steps
-  bool indexed_ = false;
 };
 
 }  // namespace refx

@@ -40,8 +40,9 @@ struct Reversal {
 
 // What reversing some steps takes along.
 struct REFX_API ReversalPlan {
-  std::vector<StepId> asked;                         // in order, each once
-  std::map<StepId, std::vector<StepId>> dependents;  // other steps -> the steps they build on
+  std::vector<StepId> asked;  // in order, each once
+  // Other steps -> the steps they build on, but for those that are behind another of them.
+  std::map<StepId, std::vector<StepId>> dependents;
 
   bool is_asked(StepId id) const;
 };

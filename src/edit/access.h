@@ -61,8 +61,6 @@ struct ModelAccess {
   static std::vector<std::shared_ptr<const Step>>& reversed(History& history) {
     return history.reversed_;
   }
-  static void index(History& history) { history.index(); }
-  static bool writes(History& history, const Edit& edit) { return history.writes(edit); }
 };
 
 }  // namespace refx

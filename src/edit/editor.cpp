@@ -78,7 +78,7 @@ void Editor::set_node(NodeId id, Node node) {
   node.name = old.name;
   node.marks = old.marks;
   require_known(graph(), node);
-  transaction_->write(id, std::make_shared<const Node>(std::move(node)));
+  transaction_->write<Node>(id, std::make_shared<Node>(std::move(node)));
 }
 
 void Editor::set_target(NodeId id, std::string target) {
@@ -216,9 +216,13 @@ void Editor::unmark(NodeId id, const std::string& signature) {
 }
 
 void Editor::set_marks(NodeId id, std::vector<std::string> signatures) {
+  if (Node* own = transaction_->own(id)) {
+    own->marks = std::move(signatures);
+    return;
+  }
   Node node = graph()[id];
   node.marks = std::move(signatures);
-  transaction_->write(id, std::make_shared<const Node>(std::move(node)));
+  transaction_->write<Node>(id, std::make_shared<Node>(std::move(node)));
 }
 
 void Editor::add_piece(Piece piece) { pieces_.push_back(piece); }
@@ -260,22 +264,24 @@ StepId Editor::commit(Label label) {
   step->signature = std::move(label.signature);
   step->parameters = std::move(label.parameters);
   step->site = std::move(label.site);
-  step->edits = edits();
   step->pieces = std::move(pieces_);
-  for (const Edit& edit : step->edits)
+  step->nodes.reserve(transaction_->edits().size());
+  for (const Edit& edit : transaction_->edits())
     if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
       step->nodes.push_back(change->id);
-  step->stamps = stamps_of(step->edits);
+  step->stamps = stamps_of(transaction_->edits());
   // Whatever needs memory stands before keep(): if there is none, all is taken back.
   StepStore steps(transaction_->model());
-  if (!steps.reversed().empty()) steps.index();
-  const StepId id = steps.add(std::move(step))->id;
-  transaction_->keep();
+  const StepStore::Leftovers leftovers = steps.leftovers(steps.reversed(), transaction_->edits());
+  steps.add(step);
+  step->edits = transaction_->keep();
+  step->edits.shrink_to_fit();
   for (StepPtr& amended : amended_) steps.replace(std::move(amended));
   amended_.clear();
   // What was reversed before cannot return beside it.
-  for (const StepPtr& reversed : std::exchange(steps.reversed(), {})) steps.purge(*reversed);
-  return id;
+  steps.purge(leftovers);
+  std::vector<StepPtr>().swap(steps.reversed());
+  return step->id;
 }
 
 void Editor::commit_as_origin(std::shared_ptr<const Source> source) {

@@ -1,6 +1,9 @@
 #include "edit/step_store.h"
 
+#include <tuple>
+
 #include "edit/access.h"
+#include "refx/id_set.h"
 
 namespace refx {
 
@@ -30,42 +33,81 @@ std::vector<StepPtr>& StepStore::reversed() const {
   return ModelAccess::reversed(ModelAccess::history(model_));
 }
 
-void StepStore::index() { ModelAccess::index(ModelAccess::history(model_)); }
+namespace {
 
-// What a reversed step made and nobody else needs. (What it had brought back, after an earlier step
-// erased it, is that step's, or is in place again.)
+// The objects of some edits.
+class Written {
+ public:
+  void add(const std::vector<Edit>& edits) {
+    for (const Edit& edit : edits)
+      std::visit(
+          [&](const auto& change) {
+            if (change.id) set(change).insert(change.id);
+          },
+          edit);
+  }
+  template <class T>
+  bool contains(const Change<T>& change) {
+    return set(change).contains(change.id);
+  }
+
+ private:
+  template <class T>
+  IdSet<T>& set(const Change<T>&) {
+    return std::get<IdSet<T>>(sets_);
+  }
+  std::tuple<IdSet<Node>, IdSet<StateEntry>, IdSet<Module>> sets_;
+};
+
 template <class F>
-void StepStore::for_each_leftover(const Step& step, F&& f) {
-  for (const Edit& edit : step.edits)
-    std::visit(
-        [&]<class T>(const Change<T>& change) {
-          const bool made = !change.before && change.after;
-          if (made && !ModelAccess::table<T>(model_).contains(change.id) &&
-              !ModelAccess::writes(ModelAccess::history(model_), edit))
-            f(change.id, change.after->name);
-        },
-        edit);
+void for_each(const StepStore::Leftovers& leftovers, F&& f) {
+  for (const Edit* edit : leftovers)
+    std::visit([&](const auto& change) { f(change.id, change.after->name); }, *edit);
 }
 
-void StepStore::release_names(const Step& step) {
-  for_each_leftover(step,
-                    [&](auto id, auto& name) { ModelAccess::release_name(model_, id, name); });
+}  // namespace
+
+// What a reversed step had brought back, after an earlier step erased it, is that step's, or is in
+// place again.
+StepStore::Leftovers StepStore::leftovers(const std::vector<StepPtr>& reversed,
+                                          const std::vector<Edit>& next) const {
+  Leftovers found;
+  if (reversed.empty()) return found;
+  Written written;
+  for (const Step& step : model_.history()) written.add(step.edits);
+  written.add(next);
+  for (const StepPtr& step : reversed)
+    for (const Edit& edit : step->edits)
+      std::visit(
+          [&]<class T>(const Change<T>& change) {
+            const bool made = !change.before && change.after;
+            if (made && !ModelAccess::table<T>(model_).contains(change.id) &&
+                !written.contains(change))
+              found.push_back(&edit);
+          },
+          edit);
+  return found;
 }
 
-void StepStore::reserve_names(const Step& step) {
-  for_each_leftover(step,
-                    [&](auto id, auto& name) { ModelAccess::reserve_name(model_, id, name); });
+void StepStore::release_names(const Leftovers& leftovers) {
+  for_each(leftovers,
+           [&](auto id, const auto& name) { ModelAccess::release_name(model_, id, name); });
 }
 
-void StepStore::purge(const Step& step) {
-  release_names(step);
-  for_each_leftover(step, [&](auto id, auto&) { ModelAccess::remove_slot(model_, id); });
+void StepStore::reserve_names(const Leftovers& leftovers) {
+  for_each(leftovers,
+           [&](auto id, const auto& name) { ModelAccess::reserve_name(model_, id, name); });
+}
+
+void StepStore::purge(const Leftovers& leftovers) {
+  release_names(leftovers);
+  for_each(leftovers, [&](auto id, const auto&) { ModelAccess::remove_slot(model_, id); });
 }
 
 void StepStore::forget() {
   std::vector<StepPtr> steps;
   for (StepId id : model_.history().ids()) steps.push_back(remove(id));
-  for (const StepPtr& step : reversed()) purge(*step);
+  purge(leftovers(reversed(), {}));
   reversed().clear();
   // Whatever is erased now was only kept for them.
   for (const StepPtr& step : steps)

@@ -24,21 +24,19 @@ class StepStore {
 
   // What redo() can bring back, the last one first in turn.
   std::vector<StepPtr>& reversed() const;
-  // The names of the objects a reversed step made: free for others, or kept for its return.
-  void release_names(const Step& step);
-  void reserve_names(const Step& step);
-  // Gives up the places of what a reversed step made: it cannot return.
-  void purge(const Step& step);
+  // What reversed steps made and nobody else needs, neither a live step nor the next one, whose
+  // edits these are. As the edits that made it, which live as long as the reversed steps.
+  using Leftovers = std::vector<const Edit*>;
+  Leftovers leftovers(const std::vector<StepPtr>& reversed, const std::vector<Edit>& next) const;
+  // Their names: free for others, or kept for their return.
+  void release_names(const Leftovers& leftovers);
+  void reserve_names(const Leftovers& leftovers);
+  // Gives up their places: they cannot return.
+  void purge(const Leftovers& leftovers);
   // Drops every erased object's place and all steps.
   void forget();
 
-  // Makes the questions about steps that build on one another quick to answer.
-  void index();
-
  private:
-  template <class F>
-  void for_each_leftover(const Step& step, F&& f);
-
   Model& model_;
 };
 

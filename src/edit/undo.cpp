@@ -65,6 +65,15 @@ void write_back(Transaction& transaction, const Step& step, const ReverseOptions
         *it);
 }
 
+// Whether the state has the very entries that a step left there, or that were there before it.
+bool is_in_place(const Model& model, const Step& step,
+                 std::shared_ptr<const StateEntry> Change<StateEntry>::*entry) {
+  return std::all_of(step.edits.begin(), step.edits.end(), [&](const Edit& edit) {
+    const auto* change = std::get_if<Change<StateEntry>>(&edit);
+    return !change || change->*entry == model.state().pointer(change->id);
+  });
+}
+
 // A step that is to be undone, as redo needs it: with the tensors that are there now.
 std::shared_ptr<Step> for_redo(const Model& model, const Step& step) {
   auto kept = std::make_shared<Step>(step);
@@ -76,12 +85,17 @@ std::shared_ptr<Step> for_redo(const Model& model, const Step& step) {
 
 // And once it is undone: with what was put back, and the versions of that.
 void note_undone(const Model& model, Step& step) {
-  step.stamps.clear();
   for (Edit& edit : step.edits)
-    if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before) {
+    if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
       change->before = model.state().pointer(change->id);
-      step.stamps.push_back(stamp_of(change->id, change->before->tensor));
-    }
+}
+
+std::vector<TensorStamp> stamps_of_originals(const Step& step) {
+  std::vector<TensorStamp> stamps;
+  for (const Edit& edit : step.edits)
+    if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
+      stamps.push_back(stamp_of(change->id, change->before->tensor));
+  return stamps;
 }
 
 // Everything a reversal does to the model, so that it can be taken back as a whole.
@@ -103,14 +117,11 @@ class ReversalRun {
     std::sort(order.rbegin(), order.rend());
     removed_.reserve(order.size());
     undone_.reserve(order.size());
-    for (StepId id : order) {
-      const Step& step = model_.history()[id];
-      const auto kept = redoable_ ? for_redo(model_, step) : nullptr;
-      write_back(transaction_, step, options);
-      if (kept) note_undone(model_, *kept);
-      removed_.push_back(steps_.remove(id));
-      undone_.push_back(kept ? kept : removed_.back());
-    }
+    stamps_.reserve(order.size());
+    std::size_t edits = 0;
+    for (StepId id : order) edits += model_.history()[id].edits.size();
+    transaction_.reserve(edits);
+    for (StepId id : order) undo_one(id, options);
     if (const auto found = problems(model_, transaction_.edits()); !found.empty())
       throw Error(fmt::format(
           "these steps cannot be reversed without others: {}; reverse the later steps too",
@@ -119,9 +130,11 @@ class ReversalRun {
 
   // From here on new steps may take the names of what was undone.
   void make_way() {
+    std::vector<StepPtr> all = steps_.reversed();
+    all.insert(all.end(), undone_.begin(), undone_.end());
+    leftovers_ = steps_.leftovers(all, {});
     earlier_ = std::exchange(steps_.reversed(), {});
-    for (const StepPtr& step : earlier_) steps_.release_names(*step);
-    for (const StepPtr& step : undone_) steps_.release_names(*step);
+    steps_.release_names(leftovers_);
     made_way_ = true;
   }
 
@@ -132,43 +145,59 @@ class ReversalRun {
     // Whatever needs memory stands before keep(): if there is none, all is taken back.
     steps_.reversed().reserve(steps_.reversed().size() + earlier_.size() + undone_.size());
     const bool way_back = redoable_ && new_steps().empty();
-    if (!way_back) steps_.index();
+    if (!way_back && !made_way_) leftovers_ = steps_.leftovers(undone_, {});
     if (way_back && made_way_) reserve_again();
     transaction_.keep();
     done_ = true;
-    if (!way_back) {
-      for (const StepPtr& step : earlier_) steps_.purge(*step);
-      for (const StepPtr& step : undone_) steps_.purge(*step);
-      return;
+    if (!way_back) return steps_.purge(leftovers_);
+    for (std::size_t i = 0; i < undone_.size(); ++i) {
+      const_cast<Step&>(*undone_[i]).stamps = std::move(stamps_[i]);
+      steps_.reversed().push_back(std::move(undone_[i]));
     }
-    for (StepPtr& step : undone_) steps_.reversed().push_back(std::move(step));
   }
 
  private:
+  void undo_one(StepId id, const ReverseOptions& options) {
+    const Step& step = model_.history()[id];
+    // Mostly a step can be redone as it stands, and is not copied.
+    const bool as_left = is_in_place(model_, step, &Change<StateEntry>::after);
+    auto kept = redoable_ && !as_left ? for_redo(model_, step) : nullptr;
+    write_back(transaction_, step, options);
+    removed_.push_back(steps_.remove(id));
+    const bool shared = removed_.back().use_count() > 1;
+    if (redoable_ && as_left && (shared || !is_in_place(model_, step, &Change<StateEntry>::before)))
+      kept = std::make_shared<Step>(step);
+    if (kept) note_undone(model_, *kept);
+    undone_.push_back(kept ? std::move(kept) : removed_.back());
+    stamps_.push_back(redoable_ ? stamps_of_originals(*undone_.back())
+                                : std::vector<TensorStamp>());
+  }
+
   std::vector<StepId> new_steps() const {  // newest first
-    std::vector<StepId> ids = model_.history().ids();
-    std::erase_if(ids, [&](StepId id) { return id < first_new_; });
+    std::vector<StepId> ids;
+    for (auto it = model_.history().from(first_new_); it != model_.history().end(); ++it)
+      ids.push_back(it->id);
     std::reverse(ids.begin(), ids.end());
     return ids;
   }
 
   void reserve_again() {
-    for (const StepPtr& step : earlier_) steps_.reserve_names(*step);
-    for (const StepPtr& step : undone_) steps_.reserve_names(*step);
+    steps_.reserve_names(leftovers_);
     for (StepPtr& step : earlier_) steps_.reversed().push_back(std::move(step));
     earlier_.clear();
     made_way_ = false;
   }
 
   void take_back() {
+    std::vector<StepPtr> taken;
     for (const StepId id : new_steps()) {
       Transaction once(model_);
-      const StepPtr step = steps_.remove(id);
-      for (const Edit& edit : step->edits)
+      taken.push_back(steps_.remove(id));
+      for (const Edit& edit : taken.back()->edits)
         std::visit([&](const auto& change) { once.write(change.id, change.before); }, edit);
       once.keep();
-      steps_.purge(*step);
     }
+    steps_.purge(steps_.leftovers(taken, {}));
     if (made_way_) reserve_again();
     transaction_.rollback();
     for (auto it = removed_.rbegin(); it != removed_.rend(); ++it)
@@ -178,16 +207,18 @@ class ReversalRun {
   Transaction transaction_;
   StepStore steps_;
   Model& model_;
-  std::vector<StepPtr> undone_;   // newest first, as redo needs them
-  std::vector<StepPtr> removed_;  // the same steps as they stood in the history
-  std::vector<StepPtr> earlier_;  // what could be redone before
-  StepId first_new_;              // of the steps that are applied again
+  std::vector<StepPtr> undone_;                   // newest first, as redo needs them
+  std::vector<StepPtr> removed_;                  // the same steps as they stood in the history
+  std::vector<std::vector<TensorStamp>> stamps_;  // of undone_, once everything stays
+  std::vector<StepPtr> earlier_;                  // what could be redone before
+  StepStore::Leftovers leftovers_;                // of both
+  StepId first_new_;                              // of the steps that are applied again
   bool redoable_, made_way_ = false, done_ = false;
 };
 
 // Every node that a step, or a step it builds on, wrote; but for those steps that were seen.
 std::vector<NodeId> nodes_behind(const std::map<StepId, StepPtr>& steps, const ReversalPlan& plan,
-                                 StepId id, std::set<StepId>& seen) {
+                                 StepId id, std::unordered_set<StepId>& seen) {
   std::vector<NodeId> nodes;
   std::vector<StepId> waiting = {id};
   while (!waiting.empty()) {
@@ -214,7 +245,7 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
   for (auto it = plan.dependents.begin(); it != plan.dependents.end();) {
     const Step& first = *steps.at(it->first);
     std::unordered_map<NodeId, std::size_t> concerned;  // node -> first index in result.replaced
-    std::set<StepId> seen;
+    std::unordered_set<StepId> seen;
     for (; it != plan.dependents.end() && steps.at(it->first)->signature == first.signature; ++it) {
       const Step& step = *steps.at(it->first);
       for (NodeId node : nodes_behind(steps, plan, step.id, seen))

@@ -1,18 +1,20 @@
 #include "lab/run/forms.h"
 
+#include "ir/dependence.h"
 #include "refx/reverse.h"
 
 namespace refx {
 
 std::map<StepId, std::set<StepId>> built_on(const Model& model) {
   std::map<StepId, std::set<StepId>> all;
-  for (StepId id : model.history().ids()) {
-    all[id];
-    for (StepId dependent : model.history().dependents(model, id)) {
-      all[dependent].insert(id);
-      // Older steps come first, so theirs are complete.
-      all[dependent].insert(all[id].begin(), all[id].end());
+  Dependence dependence(model.graph());
+  for (const Step& step : model.history()) {
+    std::set<StepId>& behind = all[step.id];
+    for (StepId cause : dependence.causes(step)) {
+      behind.insert(cause);
+      behind.insert(all[cause].begin(), all[cause].end());
     }
+    dependence.add(step, Dependence::As::dependent);
   }
   return all;
 }
