@@ -79,7 +79,7 @@ std::string Layer::path(const Model& model) const {
   return owner_path(model.state()[weight.state].name);
 }
 
-Layer match_layer(const Model& model, NodeId id, const book::Call& call) {
+Layer read_layer(const Model& model, NodeId id, const book::Call& call) {
   Layer layer;
   layer.node = id;
   if (call.spelled() == book::Call::Spelled::module) {
@@ -91,6 +91,11 @@ Layer match_layer(const Model& model, NodeId id, const book::Call& call) {
     layer.spelling = op ? Spelling::aten : Spelling::functional;
     match_call(model, call, layer);
   }
+  return layer;
+}
+
+Layer match_layer(const Model& model, NodeId id, const book::Call& call) {
+  Layer layer = read_layer(model, id, call);
   if (layer.problem.empty() && writes_elsewhere(model.graph()[id]))
     layer.problem = "it writes into a given tensor";
   if (layer.problem.empty()) layer.problem = why_not_rewritable(model, layer);
@@ -175,6 +180,10 @@ std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id) {
   LinearOp linear{match_layer(model, id, call)};
   if (linear.problem.empty()) linear.problem = why_not_linear(model, linear);
   return linear;
+}
+
+LinearOp LinearOp::at(const Model& model, NodeId id) {
+  return {read_layer(model, id, book::Call(model, model.graph()[id]))};
 }
 
 NodeId LinearOp::create(Editor& editor, NodeId where, const std::string& path,

@@ -25,7 +25,10 @@ struct Layer {
   std::string path(const Model& model) const;
 };
 
-// Fills spelling, input, weight, bias and problem of a call that takes arguments of these names.
+// Fills spelling, input, weight and bias of a call that takes arguments of these names, and what is
+// wrong with these.
+Layer read_layer(const Model& model, NodeId node, const book::Call& call);
+// And all else that may be a problem.
 Layer match_layer(const Model& model, NodeId node, const book::Call& call);
 
 // The same layer on another input, with or without a bias. Its type and metadata are not set.
@@ -37,6 +40,8 @@ void set_module_parameter(Editor& editor, ModuleId module, const std::string& na
 
 struct LinearOp : Layer {
   static std::optional<LinearOp> match(const Model& model, NodeId node);
+  // Of a node that match() found no problem with.
+  static LinearOp at(const Model& model, NodeId node);
   // Only whether it is one, and its input: what match() would say of it costs more.
   static NodeId input_of(const Model& model, NodeId node);
   // A linear spelled like this one, with tensors of its own; inserted before `where`. `path` names

@@ -4,7 +4,7 @@
 //           a bias that is frozen while the weight is not, or the other way round
 // Numerics: the bias becomes one more product of the sum
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <c10/core/InferenceMode.h>
 
@@ -58,12 +58,12 @@ Findings FuseBiasInLinear::find(const Model& model) const {
 
 void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
   const c10::InferenceMode ordinary_tensors(false);
-  const at::NoGradGuard no_grad;
-  const LinearOp linear = *LinearOp::match(editor.model(), site.nodes[0]);
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
+  const LinearOp linear = LinearOp::at(editor.model(), site.nodes[0]);
   const at::Tensor weight = tensor_of(editor.model(), linear.weight);
   const at::Tensor bias = tensor_of(editor.model(), *linear.bias);
   const std::int64_t width = weight.size(1);
-  at::Tensor fused = at::cat({weight.detach(), bias.detach().unsqueeze(1)}, 1);
+  at::Tensor fused = at::cat({weight, bias.unsqueeze(1)}, 1);
   fused.set_requires_grad(weight.requires_grad());
 
   const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));

@@ -8,7 +8,7 @@
 // A slice is not contiguous. Where someone downstream could notice (a view that does not split the
 // columns, an in-place operator, the caller), the columns are copied out instead.
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -222,9 +222,9 @@ Findings MergeLinears::find(const Model& model) const {
 
 void MergeLinears::apply(Editor& editor, const Site& site) const {
   const c10::InferenceMode ordinary_tensors(false);
-  const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::vector<LinearOp> linears;
-  for (NodeId id : site.nodes) linears.push_back(*LinearOp::match(editor.model(), id));
+  for (NodeId id : site.nodes) linears.push_back(LinearOp::at(editor.model(), id));
   const LinearOp& first = linears[0];
   const at::Tensor bias = merged_bias(editor.model(), linears);
   Param weight_place;

@@ -67,7 +67,7 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
       if (!id) continue;
       any = true;
       for (NodeId node : site.nodes) written.insert(node);
-      for (const Edit& edit : model.history()[id].edits)
+      for (const Edit& edit : model.history().back().edits)
         if (const auto* change = std::get_if<Change<Node>>(&edit)) written.insert(change->id);
       on_step(site, id);
     }
