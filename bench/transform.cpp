@@ -126,5 +126,43 @@ GROWTH(GrowthDivToMul);
 GROWTH(GrowthOneSharedInput);
 GROWTH(GrowthFuseBiasOneSharedInput);
 
+// One step out of a long history.
+void ReverseFirstStep(benchmark::State& state) {
+  Model model = fan_out(static_cast<int>(state.range(0)));
+  find_transformation("fuse-bias-in-linear")(model);
+  for (auto _ : state) {
+    Model copy = model;
+    state.SetIterationTime(seconds([&] { reverse(copy, StepId(1)); }));
+  }
+}
+BENCHMARK(ReverseFirstStep)
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Arg(100000)
+    ->Unit(benchmark::kMillisecond);
+
+// The first of many steps at one node, each by another than the one before.
+void ReverseUnderAlternatingSteps(benchmark::State& state) {
+  Model model = fan_out(1);
+  const NodeId node = *model.graph().begin();
+  for (int i = 0; i < state.range(0); ++i) {
+    const std::string by = i % 2 == 0 ? "even" : "odd";
+    Editor editor(model);
+    editor.set_marks(node, {std::to_string(i)});
+    editor.commit({by, by, "here", {}});
+  }
+  for (auto _ : state) {
+    Model copy = model;
+    state.SetIterationTime(seconds([&] { reverse(copy, StepId(1)); }));
+  }
+}
+BENCHMARK(ReverseUnderAlternatingSteps)
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Arg(125)
+    ->Arg(250)
+    ->Arg(500)
+    ->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace refx::benchmarks
