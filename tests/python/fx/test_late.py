@@ -506,6 +506,7 @@ def test_recompile_after_an_edit_by_hand(edit):
         edit(module)
         module.recompile()
     assert gm.code == twin.code and torch.equal(gm(X), twin(X))
+    assert torch.equal(pickle.loads(pickle.dumps(gm))(X), twin(X)) and gm.code == twin.code
 
 
 @pytest.mark.parametrize("edit", [sub_for_relu, erase, insert, rename, kwargs])

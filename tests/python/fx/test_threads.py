@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from refx.fx import (
     log,
     reverse,
 )
+from refx.fx._history import History
 
 
 class Net(nn.Module):
@@ -83,3 +85,15 @@ def test_one_is_done_while_another_begins(_):
     assert [step.transformation for step in log(gm)] == ["change-true-div-to-mul-by-inverse"]
     reverse(gm)
     Snapshot(gm).assert_equals(before)
+
+
+def test_a_history_that_was_dropped_while_one_waited_for_it():
+    gm = trace(Net())
+    history = History.of(gm)
+    thread = threading.Thread(target=lambda: MergeLinears()(gm))
+    with history.lock:
+        thread.start()
+        time.sleep(0.1)  # until it waits; if it does not yet, nothing is tested
+        History.drop(gm)
+    thread.join()
+    assert [step.transformation for step in log(gm)] == ["merge-linears"]
