@@ -91,6 +91,8 @@ TEST(Restorer, TheNextStepComesAfterAllOthers) {
   for (std::uint32_t next : {0u, 1u, 5u, StepId::kNone})
     EXPECT_NE(error_of([&] { restorer.set_next_step(next); }), "");
   restorer.set_next_step(6);
+  const NodeId last = restorer.add_slot<Node>();
+  restorer.put(last, std::make_shared<const Node>(Node{.op = Opcode::output, .name = "output"}));
   Editor editor(model);
   editor.set_state(place, at::zeros({2}));
   EXPECT_EQ(editor.commit({"my-pass", "my-pass", "here", {}}), StepId(6));
