@@ -144,20 +144,26 @@ double largest(at::ScalarType dtype) {
   }
 }
 
+// Without its sign a float is the larger the larger its bits are, infinity and nan last.
+std::uint32_t largest_bits(const float* data, std::int64_t size) {
+  std::uint32_t most = 0;
+  for (std::int64_t i = 0; i < size; ++i)
+    most = std::max(most, std::bit_cast<std::uint32_t>(data[i]) & 0x7fffffffu);
+  return most;
+}
+
 // The largest magnitude; not finite, if any element is not.
 double magnitude(const at::Tensor& weight) {
   if (weight.is_cpu() && weight.scalar_type() == at::kFloat &&
       weight.is_non_overlapping_and_dense()) {
-    // Without its sign a float is the larger the larger its bits are, infinity and nan last.
     const float* data = weight.const_data_ptr<float>();
-    auto most = [&](std::int64_t begin, std::int64_t end, std::uint32_t so_far) {
-      for (std::int64_t i = begin; i < end; ++i)
-        so_far = std::max(so_far, std::bit_cast<std::uint32_t>(data[i]) & 0x7fffffffu);
-      return so_far;
-    };
-    return std::bit_cast<float>(
-        at::parallel_reduce(0, weight.numel(), kAtOnce, std::uint32_t{0}, most,
-                            [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); }));
+    auto larger = [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); };
+    return std::bit_cast<float>(at::parallel_reduce(
+        0, weight.numel(), kAtOnce, std::uint32_t{0},
+        [&](std::int64_t begin, std::int64_t end, std::uint32_t so_far) {
+          return larger(so_far, largest_bits(data + begin, end - begin));
+        },
+        larger));
   }
   const auto [low, high] = at::aminmax(weight);
   return std::max(std::abs(low.item<double>()), std::abs(high.item<double>()));
