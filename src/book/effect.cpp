@@ -108,6 +108,8 @@ Effect effect_of(const Entry& entry, bool method) {
     effect = kWorst;
   } else if (parts.kind == Kind::other) {
     effect = kWorst;
+  } else if (entry.function && entry.function->schema) {
+    effect = effect_of_schema(*entry.function->schema);
   } else {
     effect = effect_of_overloads(parts.name);
   }

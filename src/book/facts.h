@@ -19,6 +19,9 @@ enum Fact : std::uint32_t {
   kWritesSilently = 1 << 8,     // in training, writes statistics or noise
   kKeepsIndices = 1 << 9,       // what it gives are the same integers, in another shape or type
   kPythonFunction = 1 << 10,    // of Python itself: hands arguments through, writes none
+  kHandsOn = 1 << 11,           // gives its first argument, or a copy of it
+  kKeepsElements = 1 << 12,     // gives its first argument if it leaves dtype, device and sizes
+  kReshapes = 1 << 13,          // gives its elements in their order, in another shape
 };
 std::uint32_t facts_of(std::string_view name);
 inline bool has(std::string_view name, Fact fact) { return facts_of(name) & fact; }

@@ -8,6 +8,7 @@
 #include "ops/inference.h"
 #include "ops/layer.h"
 #include "ops/memory.h"
+#include "ops/no_op.h"
 #include "ops/param.h"
 #include "refx/error.h"
 
@@ -112,6 +113,10 @@ std::string rank_in(const Model& model, std::string_view node) {
 std::string dtype_in(const Model& model, std::string_view node) {
   const auto dtype = known_dtype(model, find(model, node));
   return dtype ? c10::toString(*dtype) : "?";
+}
+
+std::string no_op_in(const Model& model, std::string_view node) {
+  return name_of(model, no_op_input(model, find(model, node)));
 }
 
 std::string param_in(const Model& model, std::string_view node) {

@@ -36,6 +36,9 @@ bool may_be_integer_in(const Model& model, std::string_view node);
 std::string rank_in(const Model& model, std::string_view node);   // "?" if it is not certain
 std::string dtype_in(const Model& model, std::string_view node);  // likewise
 
+// The value that the node hands on unchanged: "x"; "?" if it does something.
+std::string no_op_in(const Model& model, std::string_view node);
+
 // The stored tensor that a node reads, and why it cannot be replaced or computed with.
 std::string param_in(const Model& model, std::string_view node);
 
