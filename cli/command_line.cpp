@@ -12,6 +12,8 @@
 #include "completion.h"
 #include "output.h"
 #include "refx/error.h"
+#include "refx/registry.h"
+#include "refx/rule.h"
 #include "util/did_you_mean.h"
 
 namespace refx::cli {
@@ -86,10 +88,23 @@ class CommandLine {
     CLI::App* sub = app.add_subcommand(name, what);
     sub->group("Commands");
     sub->footer(*examples ? fmt::format("Examples:\n{}", examples) : std::string());
-    sub->callback([this, run = std::move(run)] { command = run; });
+    sub->callback([this, run = std::move(run)] {
+      command = [this, run] {
+        for (const std::string& path : rules_)
+          for (Rule& rule : load_rules(path))
+            register_transformation(std::make_shared<Rule>(std::move(rule)));
+        return run();
+      };
+    });
     sub->add_flag_callback(
         "-q,--quiet", [] { set_quiet(true); }, "No messages but errors");
     return sub;
+  }
+  // What a command has that looks transformations up by name.
+  void rules(CLI::App* sub) {
+    sub->add_option("--rules", rules_, "Rules of your own, see docs/rules.md; repeatable")
+        ->option_text("FILE")
+        ->allow_extra_args(false);
   }
   void json(CLI::App* sub, bool& to) { sub->add_flag("--json", to, "Print JSON"); }
   CLI::Option* model(CLI::App* sub, const char* name, std::string& to, const char* what) {
@@ -152,6 +167,7 @@ class CommandLine {
   TuneOptions tune_options;
   BisectOptions bisect_options;
   ReportOptions report_options;
+  std::vector<std::string> rules_;
   std::string shell;
 };
 
@@ -160,6 +176,7 @@ void CommandLine::define_reading() {
                   "  refx list\n"
                   "  refx list --json",
                   [this] { return list(list_options); });
+  rules(sub);
   json(sub, list_options.json);
 
   sub = add("inspect", "Show what is in a model and what could be done to it",
@@ -169,6 +186,7 @@ void CommandLine::define_reading() {
             [this] { return inspect(inspect_options); });
   model(sub, "MODEL", inspect_options.model, "A .pt2 file")->required();
   sub->add_flag("--graph", inspect_options.graph, "Print the text form of the model instead");
+  rules(sub);
   json(sub, inspect_options.json);
 
   sub = add("log", "List the steps of a model, oldest first",
@@ -204,6 +222,7 @@ void CommandLine::define_writing() {
   patterns(sub, "--site", apply_options.only, "Only where the site matches (* and ?); repeatable");
   patterns(sub, "--except", apply_options.except, "Not where the site matches; repeatable");
   sub->add_flag("--dry-run", apply_options.dry_run, "Say what would be done; write nothing");
+  rules(sub);
   json(sub, apply_options.json);
 
   sub =
@@ -228,6 +247,7 @@ void CommandLine::define_writing() {
       ->excludes(refuse);
   sub->add_flag("--discard-changes", reverse_options.discard_changes,
                 "Drop what was trained into rewritten tensors since");
+  rules(sub);
   json(sub, reverse_options.json);
 
   sub = add("forget", "Drop the history and the originals that it keeps",
@@ -312,6 +332,7 @@ void CommandLine::define_lab() {
   sub->add_option("--merge", tune_options.how.known, "Use these trials, too; repeatable")
       ->option_text("FILE")
       ->allow_extra_args(false);
+  rules(sub);
   json(sub, tune_options.json);
 
   sub = add("bisect", "Find the steps that make a check fail",
@@ -331,6 +352,7 @@ void CommandLine::define_lab() {
   threads(sub, bisect_options.measure, "Threads to run on (1)");
   sub->add_flag("--fresh", bisect_options.fresh,
                 "Forget what a search that was cut short had found");
+  rules(sub);
   json(sub, bisect_options.json);
 }
 

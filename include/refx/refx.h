@@ -20,6 +20,7 @@
 #include "refx/report.h"
 #include "refx/restore.h"
 #include "refx/reverse.h"
+#include "refx/rule.h"
 #include "refx/source.h"
 #include "refx/text.h"
 #include "refx/transforms.h"

@@ -19,7 +19,8 @@ using TransformationPtr = std::shared_ptr<const Transformation>;
 REFX_API const std::vector<TransformationPtr>& registry();
 // By name; throws Error with the nearest name.
 REFX_API const Transformation& find_transformation(std::string_view name);
-// Several, in the order of the names; kAll stands for the whole registry.
+// Several, in the order of the names; kAll stands for those of the
+// registry that preserve computation.
 inline constexpr std::string_view kAll = "all";
 REFX_API std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names);
 // Null if there is none.

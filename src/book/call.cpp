@@ -47,22 +47,6 @@ bool same_argument(std::string_view given, std::string_view formal) {
          (given == "self" && formal == "input");
 }
 
-std::optional<Arg> arg_of(const c10::IValue& value) {
-  if (value.isNone()) return Arg(None{});
-  if (value.isBool()) return Arg(value.toBool());
-  if (value.isInt()) return Arg(value.toInt());
-  if (value.isDouble()) return Arg(value.toDouble());
-  if (value.isString()) return Arg(value.toStringRef());
-  if (!value.isList()) return std::nullopt;
-  List list;
-  for (const c10::IValue& item : value.toListRef()) {
-    auto arg = arg_of(item);
-    if (!arg) return std::nullopt;
-    list.items.push_back(std::move(*arg));
-  }
-  return Arg(std::move(list));
-}
-
 // Whether a call with these arguments can mean this overload, by their number and names.
 bool may_mean(const c10::FunctionSchema& schema, const Node& node) {
   const auto& formals = schema.arguments();
@@ -83,6 +67,22 @@ bool may_mean(const c10::FunctionSchema& schema, const Node& node) {
 }
 
 }  // namespace
+
+std::optional<Arg> arg_of(const c10::IValue& value) {
+  if (value.isNone()) return Arg(None{});
+  if (value.isBool()) return Arg(value.toBool());
+  if (value.isInt()) return Arg(value.toInt());
+  if (value.isDouble()) return Arg(value.toDouble());
+  if (value.isString()) return Arg(value.toStringRef());
+  if (!value.isList()) return std::nullopt;
+  List list;
+  for (const c10::IValue& item : value.toListRef()) {
+    auto arg = arg_of(item);
+    if (!arg) return std::nullopt;
+    list.items.push_back(std::move(*arg));
+  }
+  return Arg(std::move(list));
+}
 
 const Entry& look_up(const Node& node) {
   // One for each thread: no lock. What is not registered may be later, and is looked up again.

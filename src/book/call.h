@@ -11,6 +11,7 @@
 #include "refx/model.h"
 
 namespace c10 {
+struct IValue;
 struct FunctionSchema;
 }
 
@@ -54,9 +55,10 @@ class Call {
   bool takes(std::string_view name) const { return position(name).has_value(); }
 
   const Module* module() const { return module_; }
+  // Of the operator that is meant, as far as its arguments tell; null for nothing.
+  const c10::FunctionSchema* schema() const;
 
  private:
-  const c10::FunctionSchema* schema() const;
   std::optional<std::size_t> position(std::string_view name) const;
   const Operation* operation() const;
   std::optional<Arg> by_name(const std::string& name) const;
@@ -70,6 +72,9 @@ class Call {
   const Layer* layer_ = nullptr;
   mutable const c10::FunctionSchema* schema_ = nullptr;
 };
+
+// A default value of a schema as an argument; none for one that no graph can hold.
+std::optional<Arg> arg_of(const c10::IValue& value);
 
 // aten's name for what a node calls; empty if it calls nothing that aten has.
 std::string_view name_of_call(const Model& model, const Node& node);

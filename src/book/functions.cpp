@@ -93,4 +93,39 @@ const Function* find_function(std::string_view name) {
   return it == all.end() ? nullptr : &it->second;
 }
 
+std::string_view function_spelling(std::string_view op) {
+  static const std::map<std::string_view, std::string_view> all = {
+      {"linear", "torch.nn.functional.linear"},
+      {"scaled_dot_product_attention", "torch.nn.functional.scaled_dot_product_attention"},
+      {"layer_norm", "torch.nn.functional.layer_norm"},
+      {"rms_norm", "torch.nn.functional.rms_norm"},
+      {"gelu", "torch.nn.functional.gelu"},
+      {"silu", "torch.nn.functional.silu"},
+      {"conv1d", "torch.conv1d"},
+      {"conv2d", "torch.conv2d"},
+      {"conv3d", "torch.conv3d"},
+      {"matmul", "torch.matmul"},
+      {"add", "torch.add"},
+      {"sub", "torch.sub"},
+      {"mul", "torch.mul"},
+      {"div", "torch.div"},
+      {"pow", "torch.pow"},
+      {"where", "torch.where"},
+      {"transpose", "torch.transpose"},
+      {"reshape", "torch.reshape"},
+      {"cat", "torch.cat"},
+      {"relu", "torch.relu"},
+      {"sigmoid", "torch.sigmoid"},
+      {"tanh", "torch.tanh"},
+      {"sqrt", "torch.sqrt"},
+      {"rsqrt", "torch.rsqrt"},
+      {"neg", "torch.neg"},
+      {"exp", "torch.exp"},
+      {"abs", "torch.abs"},
+      {"clone", "torch.clone"},
+  };
+  const auto it = all.find(op);
+  return it == all.end() ? std::string_view() : it->second;
+}
+
 }  // namespace refx::book

@@ -22,4 +22,8 @@ struct Function {
 // known.
 const Function* find_function(std::string_view name);
 
+// How a graph of torch.fx calls an operator of aten, with the same arguments; empty where only the
+// operator itself (torch.ops.aten) is sure to take them.
+std::string_view function_spelling(std::string_view op);
+
 }  // namespace refx::book

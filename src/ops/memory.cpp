@@ -74,11 +74,15 @@ bool splits_columns(const Node& view, std::int64_t width) {
 
 }  // namespace
 
-bool tolerates_column_slice(const Model& model, NodeId value, std::int64_t width) {
+namespace {
+
+// `width` is that of a slice of columns; without it, nothing is known of the strides.
+bool tolerates(const Model& model, NodeId value, std::optional<std::int64_t> width) {
   const Graph& graph = model.graph();
   struct Seen {
     NodeId value;
-    bool whole;  // still the slice itself, not a view of it
+    bool whole;            // still the slice itself, not a view of it
+    bool ordered = false;  // put in order since, so that only writes matter
   };
   std::vector<Seen> queue{{value, true}};
   for (std::size_t i = 0; i < queue.size(); ++i) {
@@ -88,13 +92,24 @@ bool tolerates_column_slice(const Model& model, NodeId value, std::int64_t width
       const book::Effect effect = book::effect_of(model, user);
       if (effect.writes_first || effect.writes_all) return false;
       const book::Call call(model, user);
-      if ((call.facts() & book::kNeedsStrides) &&
-          !(queue[i].whole && call.is("view") && splits_columns(user, width)))
+      const bool ordered = queue[i].ordered || call.is("contiguous");
+      if (!ordered && (call.facts() & book::kNeedsStrides) &&
+          !(width && queue[i].whole && call.is("view") && splits_columns(user, *width)))
         return false;
-      if (effect.views) queue.push_back({id, false});
+      if (effect.views) queue.push_back({id, false, ordered});
     }
   }
   return true;
+}
+
+}  // namespace
+
+bool tolerates_column_slice(const Model& model, NodeId value, std::int64_t width) {
+  return tolerates(model, value, width);
+}
+
+bool tolerates_strides(const Model& model, NodeId value) {
+  return tolerates(model, value, std::nullopt);
 }
 
 }  // namespace refx

@@ -40,5 +40,7 @@ class LazyWrites {
 // Whether everyone who gets to see `value`, directly or through views, works the same when it is
 // not contiguous: a slice of `width` columns out of a wider matrix.
 bool tolerates_column_slice(const Model& model, NodeId value, std::int64_t width);
+// Whether everyone who gets to see it works the same whatever its strides are.
+bool tolerates_strides(const Model& model, NodeId value);
 
 }  // namespace refx

@@ -3,19 +3,30 @@
 #include <fmt/format.h>
 
 #include "refx/hint.h"
+#include "refx/rule.h"
 #include "refx/transforms.h"
+#include "rules/shipped.h"
 #include "util/did_you_mean.h"
 
 namespace refx {
 
 namespace {
 
-std::vector<TransformationPtr>& all() {
-  static std::vector<TransformationPtr> transformations = {
-#define REFX_TRANSFORMATION(Class, Name, Results, Summary) std::make_shared<Class>(),
+// Rules first: what they find written out is then found by the others, too.
+std::vector<TransformationPtr> shipped() {
+  std::vector<TransformationPtr> transformations;
+  for (std::string_view text : rules::shipped_texts())
+    for (Rule& rule : parse_rules(text))
+      transformations.push_back(std::make_shared<Rule>(std::move(rule)));
+#define REFX_TRANSFORMATION(Class, Name, Results, Summary) \
+  transformations.push_back(std::make_shared<Class>());
 #include "refx/registry.def"
 #undef REFX_TRANSFORMATION
-  };
+  return transformations;
+}
+
+std::vector<TransformationPtr>& all() {
+  static std::vector<TransformationPtr> transformations = shipped();
   return transformations;
 }
 
@@ -53,10 +64,12 @@ const Transformation& find_transformation(std::string_view name) { return *find(
 std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names) {
   std::vector<TransformationPtr> found;
   for (const std::string& name : names) {
-    if (name == kAll)
-      found.insert(found.end(), registry().begin(), registry().end());
-    else
+    if (name != kAll) {
       found.push_back(find(name));
+      continue;
+    }
+    for (const TransformationPtr& transformation : registry())
+      if (transformation->preserves_computation()) found.push_back(transformation);
   }
   return found;
 }

@@ -59,4 +59,14 @@ inline constexpr std::uint32_t kStepId = 1u << 31;
 // Originals that are kept as slices are copied out when they are needed: so many times the file.
 inline constexpr std::uint64_t kSlicesOfFile = 200;
 
+// ---- rules --------------------------------------------------------------------------------------
+
+inline constexpr std::size_t kRuleText = 1 << 20;  // bytes of a file of rules
+// Of one rule: operators in each of its graphs, variables, and forms of what it looks for.
+inline constexpr std::size_t kRuleNodes = 200;
+inline constexpr std::size_t kRuleVariables = 64;
+inline constexpr std::size_t kRuleForms = 64;
+// Trials at one place of a model: what a rule leaves open multiplies.
+inline constexpr int kRuleTrials = 20'000;
+
 }  // namespace refx::limits

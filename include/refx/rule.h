@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "refx/export.h"
+#include "refx/transformation.h"
+
+namespace refx {
+
+namespace rules {
+struct Compiled;
+}
+
+// What the variables of a rule stand for at one place of a model: nodes, weights by the names of
+// their state entries, literals.
+struct RuleMatch {
+  const Model& model;
+  NodeId result;
+  std::vector<std::pair<std::string, Arg>> variables;
+};
+
+// A rewrite that is written down: a graph before, a graph after, and what is computed once.
+// docs/rules.md has the language.
+class REFX_API Rule : public ReversibleTransformation {
+ public:
+  explicit Rule(std::shared_ptr<const rules::Compiled> compiled);
+
+  std::string name() const override;
+  std::string summary() const override;
+  bool preserves_computation() const override;
+  Findings find(const Model& model) const override;
+  void apply(Editor& editor, const Site& site) const override;
+
+  // Gives a reason not to apply the rule at a place, or nothing. Asked after all else.
+  using Check = std::function<std::string(const RuleMatch& match)>;
+  Rule& set_check(Check check);
+
+ private:
+  std::shared_ptr<const rules::Compiled> compiled_;
+  Check check_;
+};
+
+// The rules of a text; one of them. Throws Error with line and column.
+REFX_API std::vector<Rule> parse_rules(std::string_view text);
+REFX_API Rule parse_rule(std::string_view text);
+// Those of a file. Throws Error that names it.
+REFX_API std::vector<Rule> load_rules(const std::string& path);
+
+}  // namespace refx

@@ -1,0 +1,230 @@
+#include "rules/judge.h"
+
+#include <ATen/ops/isfinite.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "book/call.h"
+#include "ops/names.h"
+#include "ops/no_op.h"
+#include "ops/param.h"
+#include "refx/error.h"
+#include "rules/once.h"
+#include "rules/rewrite.h"
+#include "rules/substitute.h"
+
+namespace refx::rules {
+
+namespace {
+
+bool contains(const std::vector<NodeId>& nodes, NodeId id) {
+  return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
+}
+
+// It says of a value what the graph records of it anyway.
+bool is_assertion(const Model& model, NodeId id) {
+  return model.graph().num_users(id) == 0 &&
+         book::name_of_call(model, model.graph()[id]) == "_assert_tensor_metadata";
+}
+
+std::string why_not_these_calls(const Model& model, const Match& match) {
+  std::string kept;
+  bool first = true;
+  auto look = [&](NodeId id) -> std::string {
+    const Node& node = model.graph()[id];
+    const std::string around = kept_modules_around(model, node);
+    if (!first && around != kept)
+      return fmt::format("it crosses the border of {}, which is called as such",
+                         around.empty() ? kept : around);
+    kept = around;
+    first = false;
+    if (node.op == Opcode::call_module) {
+      const ModuleId module = model.modules().find(node.target);
+      if (const std::string& custom = model.modules()[module].custom; !custom.empty())
+        return fmt::format("module '{}' {}", node.target, custom);
+    }
+    const book::Effect effect = book::effect_of(model, node);
+    if (effect.writes_all) return fmt::format("'{}' writes into a tensor", node.name);
+    if (!effect.writes_first) return "";
+    // Harmless where what it writes was made here, and nobody else sees it.
+    const NodeId* written = node.args.empty() ? nullptr : node.args[0].get<NodeId>();
+    const bool own = written && contains(match.inner, *written) &&
+                     !book::effect_of(model, model.graph()[*written]).views &&
+                     model.graph().num_users(*written) == 1;
+    return own ? "" : fmt::format("'{}' works in place", node.name);
+  };
+  for (NodeId id : match.outputs)
+    if (std::string why = look(id); !why.empty()) return why;
+  for (NodeId id : match.inner)
+    if (std::string why = look(id); !why.empty()) return why;
+  return "";
+}
+
+NodeId first_of(const Model& model, const Match& match) {
+  NodeId first = match.outputs[0];
+  for (const auto* nodes : {&match.outputs, &match.inner})
+    for (NodeId id : *nodes)
+      if (model.graph().precedes(id, first)) first = id;
+  return first;
+}
+
+// What is read later than before, and returned as another tensor, must not be written meanwhile.
+std::string why_written(const Model& model, const Match& match, LazyWrites& writes) {
+  const NodeId first = first_of(model, match), last = model.graph().last();
+  for (std::size_t i = 0; i < match.variables.size(); ++i) {
+    const NodeId* id = match.variables[i].value.get<NodeId>();
+    if (id && writes.between(*id, first, last))
+      return fmt::format("'{}' may be written in place", model.graph()[*id].name);
+  }
+  for (NodeId id : match.beside)
+    if (writes.between(id, id, last))
+      return fmt::format("'{}' may be written in place", model.graph()[id].name);
+  for (NodeId id : match.outputs)
+    if (writes.between(id, id, last))
+      return fmt::format("its result '{}' may be written in place", model.graph()[id].name);
+  return "";
+}
+
+std::string why_not_these_weights(const Definition& rule, const Model& model, const Match& match) {
+  const std::vector<Param> weights = weights_of_once(rule, match);
+  if (rule.once && weights.empty()) return "what is computed once needs a weight";
+  for (const Param& weight : weights) {
+    if (std::string why = why_shared(model, weight); !why.empty()) return why;
+    if (std::string why = why_not_dense(model, weight); !why.empty()) return why;
+    const std::string& name = model.state()[weight.state].name;
+    if (const std::string_view owner = weight.node ? std::string_view() : called_owner(model, name);
+        !owner.empty() && model.graph().num_callers(owner) > 1)
+      return fmt::format("module '{}' is used in more than one place", owner);
+    const at::TensorBase& first = model.state().tensor(weights[0].state);
+    const at::TensorBase& tensor = model.state().tensor(weight.state);
+    if (tensor.scalar_type() != first.scalar_type()) return "its weights have different dtypes";
+    if (tensor.device() != first.device()) return "its weights are on different devices";
+  }
+  return "";
+}
+
+bool is_finite(const at::Tensor& tensor) {
+  return !at::isFloatingType(tensor.scalar_type()) || at::isfinite(tensor).all().item<bool>();
+}
+
+// What is computed from numbers has to be numbers.
+std::string why_not_finite(const Definition& rule, const Model& model, const Match& match) {
+  if (!rule.once) return "";
+  for (const at::Tensor& result : compute_once(rule, model, match)) {
+    if (is_finite(result.detach())) continue;
+    for (const Param& weight : weights_of_once(rule, match))
+      if (!is_finite(tensor_of(model, weight).detach()))
+        return fmt::format("'{}' is not finite", model.state()[weight.state].name);
+    return "what is computed once is not finite";
+  }
+  return "";
+}
+
+std::string why_not_here(const Definition& rule, const Model& model, const Match& match) {
+  for (const Condition& condition : rule.conditions) {
+    const Literal literal = holds(rule, condition, model, match);
+    if (!literal.problem.empty()) return fmt::format("{}: {}", condition.text, literal.problem);
+    if (literal.value == Arg(false)) return fmt::format("{} does not hold", condition.text);
+  }
+  return "";
+}
+
+bool same_sizes(const TensorType& a, const TensorType& b) {
+  return std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(),
+                    [](const Dim& x, const Dim& y) {
+                      return x.expr == y.expr && (!x.known() || x.value == y.value);
+                    });
+}
+
+std::string why_another_type(const Model& model, const Match& match, const Draft& made) {
+  for (std::size_t i = 0; i < match.outputs.size(); ++i) {
+    const TypePtr& old = model.graph()[match.outputs[i]].type;
+    if (!old) continue;
+    const TypePtr& type = made.types[i];
+    if (!type) return "its result's type cannot be told";
+    if (type->dtype != old->dtype)
+      return fmt::format("its result would be {} instead of {}", c10::toString(type->dtype),
+                         c10::toString(old->dtype));
+    if (type->device != old->device) return "its result would be on another device";
+    if (!same_sizes(*type, *old)) return "its result would have other sizes";
+  }
+  return "";
+}
+
+// The results are made where the first of them stands.
+std::string why_not_in_order(const Model& model, const Match& match) {
+  if (match.outputs.size() == 1) return "";
+  const Graph& graph = model.graph();
+  NodeId first = match.outputs[0];
+  for (NodeId id : match.outputs)
+    if (graph.precedes(id, first)) first = id;
+  for (const Binding& binding : match.variables) {
+    bool late = false;
+    for_each_node(binding.value, [&](NodeId id) { late |= !graph.precedes(id, first); });
+    if (late) return fmt::format("'{}' comes before all that it would need", graph[first].name);
+  }
+  return "";
+}
+
+// A result that becomes another value of the graph is another tensor for the one who gets it.
+std::string why_not_handed_on(const Definition& rule, const Model& model, const Match& match) {
+  for (std::size_t i = 0; i < match.outputs.size(); ++i) {
+    const NodeId result = *rule.after.results[i].get<NodeId>();
+    if (rule.after.model.graph()[result].op == Opcode::call_function) continue;
+    for (NodeId user : model.graph().users(match.outputs[i]))
+      if (model.graph()[user].op == Opcode::output)
+        return fmt::format("'{}' is returned by the model", model.graph()[match.outputs[i]].name);
+  }
+  return "";
+}
+
+}  // namespace
+
+Dead dead_nodes(const Model& model, const Match& match) {
+  const Graph& graph = model.graph();
+  Dead dead;
+  std::vector<NodeId> assertions;
+  for (auto it = match.inner.rbegin(); it != match.inner.rend(); ++it) {
+    const auto users = graph.users(*it);
+    const auto other = std::find_if(users.begin(), users.end(), [&](NodeId user) {
+      return !contains(dead.nodes, user) && !contains(match.outputs, user) &&
+             !is_assertion(model, user);
+    });
+    if (other == users.end()) {
+      for (NodeId user : users)
+        if (is_assertion(model, user) && !contains(assertions, user)) assertions.push_back(user);
+      dead.nodes.push_back(*it);
+    } else if (!no_op_input(model, *it)) {
+      const bool returned = graph[*other].op == Opcode::output;
+      dead.problem = returned ? fmt::format("'{}' is returned by the model", graph[*it].name)
+                              : fmt::format("'{}' is also used by '{}'", graph[*it].name,
+                                            graph[*other].name);
+      return dead;
+    }
+  }
+  dead.nodes.insert(dead.nodes.begin(), assertions.begin(), assertions.end());
+  return dead;
+}
+
+bool is_exported(const Model& model, const Match& match) {
+  return book::Call(model, model.graph()[match.outputs[0]]).spelled() == book::Call::Spelled::op;
+}
+
+std::string why_not(const Definition& rule, const Model& model, const Match& match,
+                    LazyWrites& writes) try {
+  if (Dead dead = dead_nodes(model, match); !dead.problem.empty()) return dead.problem;
+  for (auto* ask : {&why_not_these_calls, &why_not_in_order})
+    if (std::string why = (*ask)(model, match); !why.empty()) return why;
+  for (auto* ask : {&why_not_here, &why_not_these_weights, &why_not_handed_on})
+    if (std::string why = (*ask)(rule, model, match); !why.empty()) return why;
+  if (std::string why = why_written(model, match, writes); !why.empty()) return why;
+  const Draft made = draft(rule, model, match);
+  if (!made.problem.empty()) return made.problem;
+  if (std::string why = why_another_type(model, match, made); !why.empty()) return why;
+  return why_not_finite(rule, model, match);
+} catch (const Error& error) {
+  return error.what();
+}
+
+}  // namespace refx::rules

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/memory.h"
+#include "rules/match.h"
+
+namespace refx::rules {
+
+// The matched nodes that nobody needs once the results are made another way, in the order of the
+// graph, with the assertions about them. `problem` says why there is no such set.
+struct Dead {
+  std::vector<NodeId> nodes;
+  std::string problem;
+};
+Dead dead_nodes(const Model& model, const Match& match);
+
+// Why the rule cannot be applied at a match; empty if it can.
+std::string why_not(const Definition& rule, const Model& model, const Match& match,
+                    LazyWrites& writes);
+
+// Whether the model is written with operators and lifted tensors, as torch.export has them.
+bool is_exported(const Model& model, const Match& match);
+
+}  // namespace refx::rules

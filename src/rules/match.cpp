@@ -1,0 +1,367 @@
+#include "rules/match.h"
+
+#include <algorithm>
+
+#include "book/call.h"
+#include "ops/inference.h"
+#include "ops/no_op.h"
+#include "ops/param.h"
+#include "rules/literal.h"
+#include "util/limits.h"
+
+namespace refx::rules {
+
+namespace {
+
+constexpr auto kNone = static_cast<std::size_t>(-1);
+
+bool is_dim(std::string_view argument) { return argument.starts_with("dim"); }
+
+bool same_dim(std::int64_t a, std::int64_t b, std::optional<std::size_t> rank) {
+  if (a == b) return true;
+  return rank && (a < 0) != (b < 0) &&
+         (a < 0 ? a + static_cast<std::int64_t>(*rank) == b
+                : b + static_cast<std::int64_t>(*rank) == a);
+}
+
+const Args* items_of(const Arg& arg) {
+  if (const List* list = arg.get<List>()) return &list->items;
+  if (const Tuple* tuple = arg.get<Tuple>()) return &tuple->items;
+  return nullptr;
+}
+
+// The value behind everything that only hands it on.
+NodeId behind_no_ops(const Model& model, NodeId id) {
+  while (const NodeId input = no_op_input(model, id)) id = input;
+  return id;
+}
+
+}  // namespace
+
+Reading read_form(const Body& body, NodeId id) {
+  const Node& node = body.model.graph()[id];
+  if (book::name_of_call(body.model, node) == "to" && node.args.size() + node.kwargs.size() == 2)
+    return {.name = "to",
+            .args = {{"self", node.args[0]},
+                     {"dtype", node.args.size() == 2 ? node.args[1] : node.kwargs[0].second}}};
+  std::vector<Reading> readings = read_meanings(body.model, id);
+  for (const char* name : {"t", "permute", "transpose", "view", "_unsafe_view", "square"})
+    if (readings[0].name == name) return std::move(readings.back());
+  return std::move(readings[0]);
+}
+
+Pattern::Pattern(const Definition& rule, const Body& body)
+    : rule_(&rule), body_(&body), parts_(body.model.graph().id_limit()) {
+  variable_of_.assign(parts_.size(), kNone);
+  for (std::size_t i = 0; i < rule.variables.size(); ++i)
+    if (const auto it = body.named.find(rule.variables[i].name); it != body.named.end())
+      variable_of_[it->second.value] = i;
+  for (NodeId id : body.model.graph()) {
+    if (body.model.graph()[id].op != Opcode::call_function) continue;
+    Part& part = parts_[id.value];
+    part.reading = read_form(body, id);
+    for (const Reading::Given& given : part.reading.args) {
+      const NodeId* node = given.value.get<NodeId>();
+      if (!node) continue;
+      const Variable* variable = this->variable(*node);
+      const bool may_lack = variable && variable->otherwise &&
+                            (given.name == "other" || part.reading.name == "to");
+      if (may_lack)
+        part.optional = &given;
+      else if (!part.principal)
+        part.principal = &given;
+    }
+  }
+}
+
+const Variable* Pattern::variable(NodeId id) const {
+  const std::size_t at = variable_of_[id.value];
+  return at == kNone ? nullptr : &rule_->variables[at];
+}
+
+void Pattern::add_names(NodeId id, std::unordered_set<std::string_view>& names) const {
+  const Part& part = parts_[id.value];
+  for (std::string_view name : names_of_meanings(part.reading.name)) names.insert(name);
+  if (part.optional && part.principal)
+    if (const NodeId* left = part.principal->value.get<NodeId>(); left && !variable(*left))
+      add_names(*left, names);
+}
+
+void Pattern::add_root_names(std::unordered_set<std::string_view>& names) const {
+  add_names(*body_->results[0].get<NodeId>(), names);
+}
+
+// Tries what a form leaves open, one after the other: the order of the operands of a sum, operands
+// that may be left out, and how a node is read.
+class Search {
+ public:
+  Search(const Pattern& pattern, const Model& model) : pattern_(pattern), model_(model) {}
+
+  std::optional<Match> at(NodeId root) {
+    State state;
+    state.variables.resize(pattern_.rule_->variables.size());
+    state.of.resize(pattern_.parts_.size());
+    state.goals.push_back({pattern_.body_->results[0], root});
+    if (!solve(std::move(state))) return std::nullopt;
+    return match();
+  }
+
+ private:
+  // That an argument of the form is this one of the model.
+  struct Goal {
+    Arg form;
+    Arg given;
+    StateId state = {};
+    bool dims = false;
+    std::optional<std::size_t> rank = {};
+  };
+  struct State {
+    std::vector<Goal> goals;
+    std::size_t next = 0;
+    std::vector<Binding> variables;
+    std::vector<NodeId> of;
+    std::vector<NodeId> through, beside;
+  };
+
+  bool solve(State state) {
+    while (state.next < state.goals.size()) {
+      if (++trials_ > limits::kRuleTrials) return false;
+      const Goal goal = state.goals[state.next++];
+      if (const NodeId* id = goal.form.get<NodeId>()) {
+        if (pattern_.variable(*id)) {
+          if (!bind(state, pattern_.variable_of_[id->value], goal)) return false;
+          continue;
+        }
+        return reach(state, *id, goal);
+      }
+      if (!same(state, goal)) return false;
+    }
+    return finish(std::move(state));
+  }
+
+  // ---- values ----------------------------------------------------------------------------------
+
+  // That a call of the form is found at the goal, and all that is left to do.
+  bool reach(const State& state, NodeId form, const Goal& goal) {
+    const Pattern::Part& part = pattern_.parts_[form.value];
+    const NodeId* given = goal.given.get<NodeId>();
+    if (state.of[form.value]) {
+      const bool again = given && behind_no_ops(model_, *given) ==
+                                      behind_no_ops(model_, state.of[form.value]);
+      return again && solve(state);
+    }
+    const bool root = goal.form == pattern_.body_->results[0];
+    if (given) {
+      std::vector<NodeId> through;
+      for (NodeId at = *given; at; at = root ? NodeId{} : no_op_input(model_, at)) {
+        if (try_node(state, form, part, at, through)) return true;
+        through.push_back(at);
+      }
+    }
+    return part.optional && part.principal && leave_out(state, form, part, goal);
+  }
+
+  bool leave_out(State state, NodeId form, const Pattern::Part& part, const Goal& goal) {
+    const NodeId* given = goal.given.get<NodeId>();
+    const NodeId* left = part.principal->value.get<NodeId>();
+    if (goal.form == pattern_.body_->results[0] && pattern_.variable(*left)) return false;
+    if (given) state.of[form.value] = *given;
+    const NodeId variable = *part.optional->value.get<NodeId>();
+    Binding& binding = state.variables[pattern_.variable_of_[variable.value]];
+    const Arg& otherwise = *pattern_.variable(variable)->otherwise;
+    if (binding.bound && !(binding.value == otherwise && !binding.state)) return false;
+    binding = {otherwise, {}, true};
+    state.goals.push_back({part.principal->value, goal.given, goal.state});
+    return solve(std::move(state));
+  }
+
+  bool try_node(const State& state, NodeId form, const Pattern::Part& part, NodeId node,
+                const std::vector<NodeId>& through) {
+    for (const Reading& reading : read_meanings(model_, node)) {
+      if (reading.name != part.reading.name || (reading.inverse && !has_factor(part))) continue;
+      const bool swaps = is_commutative(reading.name);
+      for (int order = 0; order < (swaps ? 2 : 1); ++order) {
+        State next = state;
+        next.of[form.value] = node;
+        next.through.insert(next.through.end(), through.begin(), through.end());
+        if (add_goals(next, part, reading, order == 1) && solve(std::move(next))) return true;
+      }
+    }
+    return false;
+  }
+
+  bool has_factor(const Pattern::Part& part) const {
+    for (const Reading::Given& given : part.reading.args)
+      if (const NodeId* id = given.value.get<NodeId>())
+        if (const Variable* variable = pattern_.variable(*id))
+          if (variable->kind == Kind::factor) return true;
+    return false;
+  }
+
+  bool add_goals(State& state, const Pattern::Part& part, const Reading& reading, bool swapped) {
+    auto counterpart = [&](std::string_view name) {
+      if (swapped && name == "self") return std::string_view("other");
+      if (swapped && name == "other") return std::string_view("self");
+      return name;
+    };
+    std::optional<std::size_t> rank;
+    if (const Reading::Given* self = reading.find("self"))
+      if (const NodeId* id = self->value.get<NodeId>()) rank = known_rank(model_, *id);
+    std::size_t found = 0;
+    for (const Reading::Given& wanted : part.reading.args) {
+      const Reading::Given* given = reading.find(counterpart(wanted.name));
+      if (!given) {
+        if (!wanted.by_default) return false;
+        continue;
+      }
+      ++found;
+      if (wanted.by_default && given->by_default && !given->state) continue;
+      state.goals.push_back(
+          {wanted.value, given->value, given->state, is_dim(wanted.name), rank});
+    }
+    if (found == reading.args.size()) return true;
+    // What the form does not know must be as by default.
+    for (const Reading::Given& given : reading.args)
+      if (!given.by_default && !part.reading.find(counterpart(given.name))) return false;
+    return true;
+  }
+
+  // ---- literals --------------------------------------------------------------------------------
+
+  bool same(State& state, const Goal& goal) {
+    if (goal.state) return false;
+    const Args* wanted = items_of(goal.form);
+    const Args* given = items_of(goal.given);
+    if (wanted && given) {
+      if (wanted->size() != given->size()) return false;
+      for (std::size_t i = 0; i < wanted->size(); ++i)
+        state.goals.push_back({(*wanted)[i], (*given)[i], {}, goal.dims, goal.rank});
+      return true;
+    }
+    // One dimension, or a list of one.
+    if (goal.dims && wanted && wanted->size() == 1)
+      return same(state, {(*wanted)[0], goal.given, {}, true, goal.rank});
+    if (goal.dims && given && given->size() == 1)
+      return same(state, {goal.form, (*given)[0], {}, true, goal.rank});
+    const auto* a = goal.form.get<std::int64_t>();
+    const auto* b = goal.given.get<std::int64_t>();
+    if (goal.dims && a && b) return same_dim(*a, *b, goal.rank);
+    if (number_of(goal.form) && goal.given.is<NodeId>()) {
+      const auto number = constant_number(model_, goal.given, state.beside);
+      return number && *number == *number_of(goal.form);
+    }
+    return same_number(goal.form, goal.given);
+  }
+
+  bool bind(State& state, std::size_t index, const Goal& goal) {
+    const Variable& variable = pattern_.rule_->variables[index];
+    Binding found{goal.given, goal.state, true};
+    const bool by_default =
+        variable.otherwise && !goal.state && same_number(*variable.otherwise, goal.given);
+    if (!by_default && !fits(state, variable, found)) return false;
+    Binding& binding = state.variables[index];
+    if (!binding.bound) {
+      binding = std::move(found);
+      return true;
+    }
+    const NodeId* a = binding.value.get<NodeId>();
+    const NodeId* b = found.value.get<NodeId>();
+    if (a && b) return behind_no_ops(model_, *a) == behind_no_ops(model_, *b);
+    return binding.state == found.state && same_number(binding.value, found.value);
+  }
+
+  bool fits(State& state, const Variable& variable, Binding& found) const {
+    const Arg& arg = found.value;
+    switch (variable.kind) {
+      case Kind::value:
+        return found.state || arg.is<NodeId>();
+      case Kind::weight: {
+        if (found.state) return true;
+        const NodeId* id = arg.get<NodeId>();
+        if (!id) return false;
+        const Arg source = behind_no_ops(model_, *id);
+        const auto param = param_of(model_, &source);
+        if (param) found = {param->node, param->state, true};
+        return param.has_value();
+      }
+      case Kind::number:
+      case Kind::factor: {
+        const auto number = found.state ? std::nullopt : constant_number(model_, arg, state.beside);
+        if (number && arg.is<NodeId>()) found.value = *number;
+        return number.has_value();
+      }
+      case Kind::integer:
+        return arg.is<std::int64_t>();
+      case Kind::truth:
+        return arg.is<bool>();
+      case Kind::dtype:
+        return arg.is<c10::ScalarType>();
+      case Kind::any:
+        return !found.state;
+    }
+    return false;
+  }
+
+  // ---- results ---------------------------------------------------------------------------------
+
+  // Other results are found among those that use what is known by then.
+  bool finish(State state) {
+    for (const Arg& result : pattern_.body_->results) {
+      const NodeId form = *result.get<NodeId>();
+      if (state.of[form.value]) continue;
+      for (const Reading::Given& given : pattern_.parts_[form.value].reading.args) {
+        const NodeId* input = given.value.get<NodeId>();
+        if (!input) continue;
+        const Arg& known = pattern_.variable(*input)
+                               ? state.variables[pattern_.variable_of_[input->value]].value
+                               : Arg(state.of[input->value]);
+        const NodeId* id = known.get<NodeId>();
+        if (!id || !*id) continue;
+        for (NodeId user : model_.graph().users(*id)) {
+          if (std::find(state.of.begin(), state.of.end(), user) != state.of.end()) continue;
+          State next = state;
+          next.goals.push_back({form, user});
+          if (solve(std::move(next))) return true;
+        }
+      }
+      return false;
+    }
+    found_ = std::move(state);
+    return true;
+  }
+
+  Match match() {
+    Match match;
+    for (std::size_t i = 0; i < found_.variables.size(); ++i) {
+      Binding& binding = found_.variables[i];
+      if (!binding.bound) binding = {*pattern_.rule_->variables[i].otherwise, {}, true};
+    }
+    for (const Arg& result : pattern_.body_->results)
+      match.outputs.push_back(found_.of[result.get<NodeId>()->value]);
+    auto add = [&](NodeId id) {
+      const bool known =
+          std::find(match.outputs.begin(), match.outputs.end(), id) != match.outputs.end() ||
+          std::find(match.inner.begin(), match.inner.end(), id) != match.inner.end();
+      if (id && !known) match.inner.push_back(id);
+    };
+    for (NodeId id : found_.of) add(id);
+    for (NodeId id : found_.through) add(id);
+    std::sort(match.inner.begin(), match.inner.end(),
+              [&](NodeId a, NodeId b) { return model_.graph().precedes(a, b); });
+    match.variables = std::move(found_.variables);
+    match.of = std::move(found_.of);
+    match.beside = std::move(found_.beside);
+    return match;
+  }
+
+  const Pattern& pattern_;
+  const Model& model_;
+  State found_;
+  int trials_ = 0;
+};
+
+std::optional<Match> Pattern::at(const Model& model, NodeId root) const {
+  return Search(*this, model).at(root);
+}
+
+}  // namespace refx::rules

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "rules/definition.h"
+#include "rules/reading.h"
+
+namespace refx::rules {
+
+// What a variable stands for at one place of a model.
+struct Binding {
+  Arg value;           // a node, or a literal
+  StateId state = {};  // of a weight
+  bool bound = false;
+};
+
+// One place that looks like a form of `before`.
+struct Match {
+  std::size_t form = 0;
+  std::vector<Binding> variables;  // in the order of the rule's
+  std::vector<NodeId> of;          // the model's node for each of the form's; no id for those left out
+  std::vector<NodeId> outputs;     // whose values are kept
+  std::vector<NodeId> inner;       // whose values are not, in the order of the graph
+  std::vector<NodeId> beside;      // constants that were read as numbers
+};
+
+// A call of a rule's graph, by the name under which those that mean the same are read.
+Reading read_form(const Body& body, NodeId id);
+
+// A form of `before` ready to be looked for.
+class Pattern {
+ public:
+  Pattern(const Definition& rule, const Body& body);
+
+  // The match whose first result is `root`.
+  std::optional<Match> at(const Model& model, NodeId root) const;
+  // What the root may be called.
+  void add_root_names(std::unordered_set<std::string_view>& names) const;
+
+ private:
+  friend class Search;
+  struct Part {
+    Reading reading;
+    const Reading::Given* optional = nullptr;   // an operand that may be left out, with the call
+    const Reading::Given* principal = nullptr;  // what is left then
+  };
+  const Variable* variable(NodeId id) const;
+  std::size_t index(NodeId variable) const;
+  void add_names(NodeId id, std::unordered_set<std::string_view>& names) const;
+
+  const Definition* rule_;
+  const Body* body_;
+  std::vector<Part> parts_;               // by node of the body
+  std::vector<std::size_t> variable_of_;  // by node of the body; npos: none
+};
+
+}  // namespace refx::rules

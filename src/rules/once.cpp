@@ -1,0 +1,141 @@
+#include "rules/once.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "refx/builder.h"
+#include "refx/error.h"
+#include "refx/executor.h"
+#include "rules/literal.h"
+#include "rules/spell.h"
+#include "rules/substitute.h"
+
+namespace refx::rules {
+
+namespace {
+
+// The values of the weights, on another device where only types are asked for.
+at::Tensor in_double(const Model& model, const Param& param, bool types_only) {
+  const at::TensorBase& stored = model.state().tensor(param.state);
+  if (types_only)
+    return at::empty_strided(stored.sizes(), stored.strides(),
+                             at::TensorOptions().dtype(at::kDouble).device(at::kMeta));
+  return tensor_of(model, param).detach().to(at::kDouble);
+}
+
+std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, const Match& match,
+                                 bool types_only) {
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  const Body& body = *rule.once;
+  Builder builder;
+  Values values = values_of(rule, body, match);
+  for (std::size_t i = 0; i < rule.variables.size(); ++i) {
+    const Variable& variable = rule.variables[i];
+    const Binding& binding = match.variables[i];
+    const auto it = body.named.find(variable.name);
+    if (it == body.named.end() || !binding.state) continue;
+    values[it->second.value] = builder.constant(
+        variable.name, in_double(model, {binding.state, {}}, types_only));
+  }
+  auto type_of_weight = [&](NodeId) -> TypePtr { return nullptr; };
+  const std::string problem =
+      substitute(body, values, type_of_weight, [&](NodeId form, const Reading& call) -> Arg {
+        Node node = spell_as_op(call);
+        if (node.target.empty()) {
+          const Node& as_written = body.model.graph()[form];
+          throw Error(fmt::format("'{}' does not take these arguments", as_written.target));
+        }
+        return builder.call(std::move(node.target), std::move(node.args), std::move(node.kwargs));
+      });
+  if (!problem.empty()) throw Error(problem);
+  Tuple all;
+  for (const Arg& result : body.results) all.items.push_back(substituted(result, values));
+  Executor executor(builder.build(std::move(all)));
+  std::vector<at::Tensor> results;
+  for (const c10::IValue& value : executor.run({}).toTupleRef().elements()) {
+    if (!value.isTensor()) throw Error("'once' computes something that is no tensor");
+    results.push_back(value.toTensor());
+  }
+  return results;
+}
+
+}  // namespace
+
+std::vector<Param> weights_of_once(const Definition& rule, const Match& match) {
+  std::vector<Param> weights;
+  if (!rule.once) return weights;
+  for (std::size_t i = 0; i < rule.variables.size(); ++i) {
+    const auto it = rule.once->named.find(rule.variables[i].name);
+    const Binding& binding = match.variables[i];
+    if (it == rule.once->named.end() || !binding.state ||
+        rule.once->model.graph().num_users(it->second) == 0)
+      continue;
+    const NodeId* node = binding.value.get<NodeId>();
+    weights.push_back({binding.state, node ? *node : NodeId{}});
+  }
+  return weights;
+}
+
+std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
+                                     const Match& match) {
+  if (!rule.once) return {};
+  std::vector<at::Tensor> results = run_once(rule, model, match, /*types_only=*/false);
+  const auto weights = weights_of_once(rule, match);
+  const at::TensorBase& like = model.state().tensor(weights.at(0).state);
+  const c10::InferenceMode ordinary_tensors(false);
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& result : results) {
+    const auto dtype = result.scalar_type() == at::kDouble ? like.scalar_type() : result.scalar_type();
+    result = result.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+    if (at::isFloatingType(dtype)) result.set_requires_grad(like.requires_grad());
+  }
+  return results;
+}
+
+std::vector<TypePtr> types_of_once(const Definition& rule, const Model& model, const Match& match) {
+  std::vector<TypePtr> types;
+  if (!rule.once) return types;
+  const auto weights = weights_of_once(rule, match);
+  const at::TensorBase& like = model.state().tensor(weights.at(0).state);
+  for (const at::Tensor& result : run_once(rule, model, match, /*types_only=*/true)) {
+    auto type = std::make_shared<TensorType>(*type_of(result.contiguous()));
+    if (type->dtype == at::kDouble) type->dtype = like.scalar_type();
+    type->device = like.device();
+    types.push_back(std::move(type));
+  }
+  return types;
+}
+
+std::vector<Piece> pieces_of_once(const Definition& rule, const Model& model, const Match& match,
+                                  std::size_t result, StateId whole) {
+  const Body& body = *rule.once;
+  const NodeId* id = body.results[result].get<NodeId>();
+  if (!id || body.model.graph()[*id].op != Opcode::call_function) return {};
+  const Reading call = read_form(body, *id);
+  const Reading::Given* tensors = call.find("tensors");
+  const Reading::Given* dim = call.find("dim");
+  if (call.name != "cat" || !tensors || !tensors->value.is<List>()) return {};
+  std::vector<Piece> pieces;
+  std::int64_t start = 0;
+  const auto* along = dim ? dim->value.get<std::int64_t>() : nullptr;
+  for (const Arg& item : tensors->value.get<List>()->items) {
+    const NodeId* node = item.get<NodeId>();
+    StateId part;
+    for (std::size_t i = 0; node && i < rule.variables.size(); ++i)
+      if (const auto it = body.named.find(rule.variables[i].name);
+          it != body.named.end() && it->second == *node)
+        part = match.variables[i].state;
+    if (!part) return {};
+    const at::TensorBase& tensor = model.state().tensor(part);
+    std::int64_t axis = along ? *along : 0;
+    if (axis < 0) axis += tensor.dim();
+    pieces.push_back({whole, part, axis, start, tensor.size(axis)});
+    start += tensor.size(axis);
+  }
+  return pieces;
+}
+
+}  // namespace refx::rules

@@ -1,0 +1,222 @@
+#include "rules/result_type.h"
+
+#include <algorithm>
+#include <array>
+
+#include "rules/literal.h"
+
+namespace refx::rules {
+
+namespace {
+
+using Sizes = std::vector<Dim>;
+
+bool is_one(const Dim& dim) { return dim.known() && dim.value == 1; }
+// Symbols are the same whatever example they were traced with.
+bool same(const Dim& a, const Dim& b) {
+  return a.expr == b.expr && (!a.known() || a.value == b.value);
+}
+bool same(const Sizes& a, const Sizes& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Dim& x, const Dim& y) { return same(x, y); });
+}
+
+std::optional<Sizes> broadcast(const Sizes& a, const Sizes& b) {
+  const Sizes& longer = a.size() >= b.size() ? a : b;
+  const Sizes& shorter = a.size() >= b.size() ? b : a;
+  Sizes sizes = longer;
+  const std::size_t offset = longer.size() - shorter.size();
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    if (is_one(sizes[offset + i]))
+      sizes[offset + i] = shorter[i];
+    else if (!is_one(shorter[i]) && !same(sizes[offset + i], shorter[i]))
+      return std::nullopt;
+  }
+  return sizes;
+}
+
+template <std::size_t N>
+bool one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+// What gives one number for each of the first argument's.
+constexpr std::array<std::string_view, 20> kLikeFirst = {
+    "gelu",    "silu",       "relu",  "tanh",  "sigmoid", "neg",     "exp",   "erf",   "sqrt", "rsqrt",
+    "abs",     "dropout",    "clone", "alias", "softmax", "contiguous", "square", "rms_norm",
+    "layer_norm", "reciprocal"};
+constexpr std::array<std::string_view, 5> kBinary = {"add", "sub", "mul", "div", "pow"};
+
+class Inference {
+ public:
+  Inference(const Reading& call, const TypeOfArg& type_of) : call_(call), type_of_(type_of) {}
+
+  TypePtr result() const {
+    const std::string_view name = call_.name;
+    if (one_of(name, kLikeFirst)) return like_first();
+    if (one_of(name, kBinary)) return elementwise({"self", "other", "exponent"});
+    if (name == "where") return elementwise({"self", "other"}, type("condition"));
+    if (name == "to") return cast();
+    if (name == "matmul") return matmul();
+    if (name == "linear") return linear();
+    if (name == "transpose") return transpose();
+    if (name == "scaled_dot_product_attention") return attention();
+    return nullptr;
+  }
+
+ private:
+  const Arg* arg(std::string_view name) const {
+    const Reading::Given* given = call_.find(name);
+    return given ? &given->value : nullptr;
+  }
+  TypePtr type(std::string_view name) const {
+    const Arg* given = arg(name);
+    return given && given->is<NodeId>() ? type_of_(*given) : nullptr;
+  }
+
+  static TypePtr like(const TensorType& type, Sizes sizes, c10::ScalarType dtype) {
+    auto made = std::make_shared<TensorType>();
+    made->sizes = std::move(sizes);
+    made->dtype = dtype;
+    made->device = type.device;
+    made->requires_grad = type.requires_grad;
+    return made;
+  }
+  static TypePtr like(const TensorType& type, Sizes sizes) {
+    return like(type, std::move(sizes), type.dtype);
+  }
+
+  TypePtr like_first() const {
+    const TypePtr first = call_.find("self") ? type("self") : type("input");
+    if (!first || !c10::isFloatingType(first->dtype)) return nullptr;
+    const Arg* dtype = arg("dtype");
+    const auto* to = dtype ? dtype->get<c10::ScalarType>() : nullptr;
+    for (const char* name : {"weight", "bias"}) {
+      const TypePtr of = type(name);
+      const bool fits = !of || (of->dtype == first->dtype && of->sizes.size() == 1 &&
+                                !first->sizes.empty() && same(of->sizes[0], first->sizes.back()));
+      if (!fits) return nullptr;
+    }
+    return like(*first, first->sizes, to ? *to : first->dtype);
+  }
+
+  TypePtr elementwise(std::initializer_list<std::string_view> names,
+                      const TypePtr& sizes_from = nullptr) const {
+    std::optional<Sizes> sizes = sizes_from ? std::optional(sizes_from->sizes) : std::nullopt;
+    std::optional<c10::ScalarType> with_dims, without;  // of tensors
+    bool reals = false;
+    TypePtr first = sizes_from;
+    for (std::string_view name : names) {
+      const Arg* given = arg(name);
+      if (!given) continue;
+      if (!given->is<NodeId>()) {
+        if (!number_of(*given)) return nullptr;
+        reals = reals || given->is<double>();
+        continue;
+      }
+      const TypePtr of = type_of_(*given);
+      if (!of) return nullptr;
+      if (!first) first = of;
+      if (sizes_from && of->device != first->device && !of->sizes.empty()) return nullptr;
+      auto& dtype = of->sizes.empty() ? without : with_dims;
+      dtype = dtype ? c10::promoteTypes(*dtype, of->dtype) : of->dtype;
+      sizes = sizes ? broadcast(*sizes, of->sizes) : std::optional(of->sizes);
+      if (!sizes) return nullptr;
+    }
+    if (!first || !sizes) return nullptr;
+    c10::ScalarType dtype = with_dims ? *with_dims : without ? *without : c10::ScalarType::Float;
+    if (with_dims && without && !c10::isFloatingType(*with_dims) && c10::isFloatingType(*without))
+      dtype = *without;
+    if ((reals || call_.name == "div") && !c10::isFloatingType(dtype) && !c10::isComplexType(dtype))
+      dtype = c10::ScalarType::Float;
+    return like(*first, *sizes, dtype);
+  }
+
+  TypePtr cast() const {
+    const TypePtr self = type("self");
+    const Arg* dtype = arg("dtype");
+    const auto* to = dtype ? dtype->get<c10::ScalarType>() : nullptr;
+    return self && to ? like(*self, self->sizes, *to) : nullptr;
+  }
+
+  TypePtr matmul() const {
+    const TypePtr a = type("self"), b = type("other");
+    if (!a || !b || a->dtype != b->dtype || a->sizes.size() < 2 || b->sizes.size() < 2)
+      return nullptr;
+    if (!same(a->sizes.back(), b->sizes[b->sizes.size() - 2])) return nullptr;
+    auto sizes = broadcast({a->sizes.begin(), a->sizes.end() - 2}, {b->sizes.begin(), b->sizes.end() - 2});
+    if (!sizes) return nullptr;
+    sizes->push_back(a->sizes[a->sizes.size() - 2]);
+    sizes->push_back(b->sizes.back());
+    return like(*a, *sizes);
+  }
+
+  TypePtr linear() const {
+    const TypePtr x = type("input"), weight = type("weight"), bias = type("bias");
+    if (!x || !weight || x->dtype != weight->dtype || x->sizes.empty() || weight->sizes.size() != 2 ||
+        !same(x->sizes.back(), weight->sizes[1]))
+      return nullptr;
+    if (bias && (bias->dtype != x->dtype || bias->sizes.size() != 1 ||
+                 !same(bias->sizes[0], weight->sizes[0])))
+      return nullptr;
+    Sizes sizes = x->sizes;
+    sizes.back() = weight->sizes[0];
+    return like(*x, std::move(sizes));
+  }
+
+  TypePtr transpose() const {
+    const TypePtr self = type("self");
+    const Arg *a = arg("dim0"), *b = arg("dim1");
+    if (!self || !a || !b || !a->is<std::int64_t>() || !b->is<std::int64_t>()) return nullptr;
+    const auto rank = static_cast<std::int64_t>(self->sizes.size());
+    std::int64_t first = *a->get<std::int64_t>(), second = *b->get<std::int64_t>();
+    if (first < 0) first += rank;
+    if (second < 0) second += rank;
+    if (first < 0 || second < 0 || first >= rank || second >= rank) return nullptr;
+    Sizes sizes = self->sizes;
+    std::swap(sizes[static_cast<std::size_t>(first)], sizes[static_cast<std::size_t>(second)]);
+    return like(*self, std::move(sizes));
+  }
+
+  // Its kernels want the same leading sizes; key and value may have fewer heads where asked for.
+  TypePtr attention() const {
+    const TypePtr q = type("query"), k = type("key"), v = type("value"), mask = type("attn_mask");
+    if (!q || !k || !v || q->sizes.size() < 3 || k->sizes.size() != q->sizes.size() ||
+        v->sizes.size() != q->sizes.size())
+      return nullptr;
+    if (k->dtype != q->dtype || v->dtype != q->dtype || !c10::isFloatingType(q->dtype))
+      return nullptr;
+    const std::size_t rank = q->sizes.size();
+    const Arg* grouped = arg("enable_gqa");
+    const bool groups = grouped && *grouped == Arg(true);
+    for (std::size_t i = 0; i + 2 < rank; ++i) {
+      if (!same(k->sizes[i], v->sizes[i])) return nullptr;
+      if (same(q->sizes[i], k->sizes[i])) continue;
+      const bool heads = groups && i + 3 == rank && q->sizes[i].known() && k->sizes[i].known() &&
+                         k->sizes[i].value > 0 && q->sizes[i].value % k->sizes[i].value == 0;
+      if (!heads) return nullptr;
+    }
+    if (!same(q->sizes.back(), k->sizes.back()) || !same(k->sizes[rank - 2], v->sizes[rank - 2]))
+      return nullptr;
+    Sizes scores = q->sizes;
+    scores.back() = k->sizes[rank - 2];
+    if (mask) {
+      if (mask->dtype != q->dtype && mask->dtype != c10::ScalarType::Bool) return nullptr;
+      const auto whole = broadcast(scores, mask->sizes);
+      if (!whole || !same(*whole, scores)) return nullptr;
+    }
+    Sizes sizes = q->sizes;
+    sizes.back() = v->sizes.back();
+    return like(*q, std::move(sizes));
+  }
+
+  const Reading& call_;
+  const TypeOfArg& type_of_;
+};
+
+}  // namespace
+
+TypePtr result_type(const Reading& call, const TypeOfArg& type_of) {
+  return Inference(call, type_of).result();
+}
+
+}  // namespace refx::rules

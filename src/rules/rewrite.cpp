@@ -1,0 +1,287 @@
+#include "rules/rewrite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "book/call.h"
+#include "ops/names.h"
+#include "ops/memory.h"
+#include "ops/param.h"
+#include "refx/layers.h"
+#include "rules/judge.h"
+#include "rules/once.h"
+#include "rules/probe.h"
+#include "rules/result_type.h"
+#include "rules/spell.h"
+#include "rules/substitute.h"
+
+namespace refx::rules {
+
+namespace {
+
+// A call of `after` as the model around it would write it; no target if it cannot.
+Node spelled(const Definition& rule, NodeId form, const Reading& call, bool exported) {
+  const Node& written = rule.after.model.graph()[form];
+  const book::Call known(rule.after.model, written);
+  if (known.spelled() == book::Call::Spelled::nothing)
+    return {.op = Opcode::call_function, .target = written.target};  // somebody else's operator
+  return exported ? spell_as_op(call) : spell_as_function(call);
+}
+
+// Somebody else's operator takes its arguments as they are written.
+void set_written_arguments(const Definition& rule, NodeId form, const Values& values, Node& node) {
+  const Node& written = rule.after.model.graph()[form];
+  node.args.clear();
+  node.kwargs.clear();
+  for (const Arg& arg : written.args) node.args.push_back(substituted(arg, values));
+  for (const auto& [key, arg] : written.kwargs) node.kwargs.emplace_back(key, substituted(arg, values));
+}
+
+bool is_foreign(const Definition& rule, NodeId form) {
+  return book::Call(rule.after.model, rule.after.model.graph()[form]).spelled() ==
+         book::Call::Spelled::nothing;
+}
+
+}  // namespace
+
+Draft draft(const Definition& rule, const Model& model, const Match& match) {
+  Draft made;
+  Values values = values_of(rule, rule.after, match);
+  // Nodes that would be made have ids beyond those of the graph.
+  const auto limit = static_cast<std::uint32_t>(model.graph().id_limit());
+  std::vector<TypePtr> types;
+  auto add = [&](TypePtr type) {
+    types.push_back(std::move(type));
+    return NodeId(limit + static_cast<std::uint32_t>(types.size()) - 1);
+  };
+  auto type_of_value = [&](NodeId id) {
+    return id.value < limit ? known_type(model, id) : types[id.value - limit];
+  };
+  for (std::size_t i = 0; i < rule.variables.size(); ++i) {
+    const Binding& binding = match.variables[i];
+    const auto it = rule.after.named.find(rule.variables[i].name);
+    if (it != rule.after.named.end() && binding.state && !binding.value.is<NodeId>())
+      values[it->second.value] = add(type_of(model.state().tensor(binding.state)));
+  }
+  const std::vector<TypePtr> computed = types_of_once(rule, model, match);
+  for (std::size_t i = 0; i < computed.size(); ++i)
+    values[rule.after.named.at(rule.once_names[i]).value] = add(computed[i]);
+  const bool exported = is_exported(model, match);
+  made.problem = substitute(
+      rule.after, values, type_of_value, [&](NodeId form, const Reading& call) -> Arg {
+        const Node node = spelled(rule, form, call, exported);
+        if (node.target.empty() && made.problem.empty())
+          made.problem = fmt::format("no overload of {} takes these arguments", call.name);
+        auto type_of_arg = [&](const Arg& arg) {
+          return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
+        };
+        TypePtr type = result_type(call, type_of_arg);
+        const bool result = std::find(rule.after.results.begin(), rule.after.results.end(),
+                                      Arg(form)) != rule.after.results.end();
+        if (!type && exported && !node.target.empty() && !is_foreign(rule, form))
+          type = probed_type(node, type_of_value, result);
+        if (!type && exported && !result && made.problem.empty())
+          made.problem = fmt::format("the type of what {} gives cannot be told", call.name);
+        return add(std::move(type));
+      }) + made.problem;
+  if (!made.problem.empty()) return made;
+  for (const Arg& result : rule.after.results)
+    made.types.push_back(type_of_value(*values[result.get<NodeId>()->value].get<NodeId>()));
+  return made;
+}
+
+namespace {
+
+// Applies one rule at one match.
+class Rewriter {
+ public:
+  Rewriter(const Definition& rule, Editor& editor, const Match& match)
+      : rule_(rule),
+        editor_(editor),
+        match_(match),
+        exported_(is_exported(editor.model(), match)),
+        dead_(dead_nodes(editor.model(), match).nodes),
+        where_(*std::min_element(
+            match.outputs.begin(), match.outputs.end(),
+            [&](NodeId a, NodeId b) { return editor.graph().precedes(a, b); })) {
+    for (const auto* nodes : {&match.outputs, &dead_})
+      for (NodeId id : *nodes)
+        if (editor.graph()[id].op == Opcode::call_module) modules_.push_back(editor.graph()[id].target);
+  }
+
+  void run() {
+    Values values = values_of(rule_, rule_.after, match_);
+    add_once(values);
+    read_layers(values);
+    const std::vector<Kept> kept = make(values);
+    put_results(kept, values);
+    erase_dead();
+  }
+
+ private:
+  // A result, and the node of `after` that gives it; no target where it is no call.
+  struct Kept {
+    NodeId old, form;
+    Node node;
+    bool handed_on = false;
+  };
+
+  Node reading_of(const std::string& state) {
+    return {.op = Opcode::get_attr,
+            .name = state,
+            .target = state,
+            .meta = editor_.graph()[where_].meta};
+  }
+
+  void add_once(Values& values) {
+    if (!rule_.once) return;
+    const auto results = compute_once(rule_, editor_.model(), match_);
+    const Param like = weights_of_once(rule_, match_).at(0);
+    const std::string path = owner_path(editor_.state()[like.state].name);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const NodeId form = rule_.after.named.at(rule_.once_names[i]);
+      if (rule_.after.model.graph().num_users(form) == 0) continue;  // a step on the way
+      const std::string name = editor_.state().fresh_name(path + "." + rule_.once_names[i]);
+      Param made = add_param(editor_, like, name, results[i], where_);
+      if (!made.node) made.node = editor_.insert_before(where_, reading_of(name));
+      values[form.value] = made.node;
+      for (Piece& piece : pieces_of_once(rule_, editor_.model(), match_, i, made.state))
+        editor_.add_piece(piece);
+    }
+  }
+
+  // A layer's own tensors that `after` reads itself.
+  void read_layers(Values& values) {
+    for (std::size_t i = 0; i < rule_.variables.size(); ++i) {
+      const Binding& binding = match_.variables[i];
+      if (!binding.state || binding.value.is<NodeId>()) continue;
+      const NodeId form = rule_.after.named.at(rule_.variables[i].name);
+      if (rule_.after.model.graph().num_users(form) == 0) continue;
+      values[form.value] =
+          editor_.insert_before(where_, reading_of(editor_.state()[binding.state].name));
+      still_read_.push_back(binding.state);
+    }
+  }
+
+  TypePtr type_of_value(NodeId id) const { return known_type(editor_.model(), id); }
+
+  // Makes the calls of `after`; those that give results are left for the nodes that they replace.
+  std::vector<Kept> make(Values& values) {
+    std::vector<Kept> kept;
+    for (std::size_t i = 0; i < match_.outputs.size(); ++i) {
+      const NodeId form = *rule_.after.results[i].get<NodeId>();
+      const bool call = rule_.after.model.graph()[form].op == Opcode::call_function;
+      const bool again = std::any_of(kept.begin(), kept.end(),
+                                     [&](const Kept& other) { return other.form == form; });
+      kept.push_back({match_.outputs[i], form, {}, !call || again});
+    }
+    substitute(rule_.after, values, [&](NodeId id) { return type_of_value(id); },
+               [&](NodeId form, const Reading& call) -> Arg {
+                 Node node = spelled(rule_, form, call, exported_);
+                 if (is_foreign(rule_, form)) set_written_arguments(rule_, form, values, node);
+                 for (Kept& result : kept)
+                   if (result.form == form && !result.handed_on) {
+                     result.node = std::move(node);
+                     return result.old;
+                   }
+                 return insert(std::move(node), call);
+               });
+    return kept;
+  }
+
+  NodeId insert(Node node, const Reading& call) {
+    auto type_of_id = [&](NodeId id) { return type_of_value(id); };
+    node.type = result_type(call, [&](const Arg& arg) {
+      return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
+    });
+    if (!node.type && exported_) node.type = probed_type(node, type_of_id, false);
+    node.meta = editor_.graph()[where_].meta;
+    return editor_.insert_before(where_, std::move(node));
+  }
+
+  void put_results(std::vector<Kept> kept, const Values& values) {
+    for (Kept& result : kept) {
+      if (result.handed_on) {
+        editor_.replace_uses(result.old, *values[result.form.value].get<NodeId>());
+        editor_.erase_node(result.old);
+        continue;
+      }
+      const Node& old = editor_.graph()[result.old];
+      const TypePtr type = old.type;
+      result.node.meta = old.meta;
+      result.node.type = type;
+      // Who needs the memory in order gets it in order.
+      const bool ordered = type && !tolerates_strides(editor_.model(), result.old);
+      if (!ordered) {
+        editor_.set_node(result.old, std::move(result.node));
+        continue;
+      }
+      Node copy{.op = Opcode::call_function,
+                .target = exported_ ? "aten.contiguous.default" : "torch.Tensor.contiguous",
+                .type = type,
+                .meta = old.meta};
+      copy.args = {editor_.insert_before(result.old, std::move(result.node))};
+      editor_.set_node(result.old, std::move(copy));
+    }
+  }
+
+  // ---- what nobody needs any more ----------------------------------------------------------------
+
+  bool is_free(NodeId id) const {
+    return editor_.graph().contains(id) && editor_.graph().num_users(id) == 0;
+  }
+
+  void erase_dead() {
+    for (NodeId id : dead_)
+      if (is_free(id)) editor_.erase_node(id);
+    for (NodeId id : match_.beside)
+      if (is_free(id)) erase_constant(id);
+    for (const std::string& path : modules_) erase_layer(path);
+    for (std::size_t i = 0; i < rule_.variables.size(); ++i) {
+      const NodeId* id = match_.variables[i].value.get<NodeId>();
+      if (id && rule_.variables[i].kind == Kind::weight && is_free(*id)) erase_constant(*id);
+    }
+  }
+
+  void erase_constant(NodeId id) {
+    const Arg arg(id);
+    const auto param = param_of(editor_.model(), &arg);
+    if (!param) return editor_.erase_node(id);
+    const std::string& name = editor_.state()[param->state].name;
+    const bool others = editor_.graph().num_readers(name) > 1 || is_mutated(editor_.model(), name) ||
+                        !called_owner(editor_.model(), name).empty();
+    if (others && editor_.graph()[id].op == Opcode::get_attr) editor_.erase_node(id);
+    if (!others) erase_param(editor_, *param);
+  }
+
+  void erase_layer(const std::string& path) {
+    const ModuleId module = editor_.modules().find(path);
+    if (!module || editor_.graph().num_callers(path) > 0) return;
+    const std::string type = editor_.modules()[module].type;
+    editor_.erase_module(module);
+    for (const std::string& tensor : layer_tensors(type)) {
+      const StateId state = editor_.state().find(path + "." + tensor);
+      const bool read = std::find(still_read_.begin(), still_read_.end(), state) != still_read_.end();
+      if (state && !read && editor_.graph().num_readers(path + "." + tensor) == 0)
+        editor_.erase_state(state);
+    }
+  }
+
+  const Definition& rule_;
+  Editor& editor_;
+  const Match& match_;
+  const bool exported_;
+  const std::vector<NodeId> dead_;
+  const NodeId where_;
+  std::vector<std::string> modules_;
+  std::vector<StateId> still_read_;
+};
+
+}  // namespace
+
+void rewrite(const Definition& rule, Editor& editor, const Match& match) {
+  Rewriter(rule, editor, match).run();
+}
+
+}  // namespace refx::rules

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "refx/editor.h"
+#include "rules/match.h"
+
+namespace refx::rules {
+
+// What `after` would give at a match: why it cannot be made, or the types of its results, null
+// where they are not known.
+struct Draft {
+  std::string problem;
+  std::vector<TypePtr> types;
+};
+Draft draft(const Definition& rule, const Model& model, const Match& match);
+
+// Puts `after` in the place of a match that nothing speaks against.
+void rewrite(const Definition& rule, Editor& editor, const Match& match);
+
+}  // namespace refx::rules

@@ -1,0 +1,122 @@
+#include "rules/substitute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "book/target.h"
+#include "ops/param.h"
+
+namespace refx::rules {
+
+namespace {
+
+bool is_question_target(std::string_view target) { return target.starts_with("rule."); }
+
+// Of a sum or a product, the operand that is there, where the other stands for nothing.
+const Arg* only_operand(std::string_view name, const Arg* a, const Arg* b) {
+  if (!a || !b || (name != "add" && name != "mul")) return nullptr;
+  return a->is<None>() ? b : b->is<None>() ? a : nullptr;
+}
+
+bool has_node(const Arg& arg) {
+  bool any = false;
+  for_each_node(arg, [&](NodeId) { any = true; });
+  return any;
+}
+
+}  // namespace
+
+Arg substituted(const Arg& arg, const Values& values) {
+  auto all = [&](const Args& items) {
+    Args out;
+    for (const Arg& item : items) out.push_back(substituted(item, values));
+    return out;
+  };
+  if (const NodeId* id = arg.get<NodeId>()) return values[id->value];
+  if (const List* list = arg.get<List>()) return List{all(list->items)};
+  if (const Tuple* tuple = arg.get<Tuple>()) return Tuple{all(tuple->items)};
+  return arg;
+}
+
+Values values_of(const Definition& rule, const Body& body, const Match& match) {
+  Values values(body.model.graph().id_limit());
+  for (std::size_t i = 0; i < rule.variables.size(); ++i)
+    if (const auto it = body.named.find(rule.variables[i].name); it != body.named.end())
+      values[it->second.value] = match.variables[i].value;
+  return values;
+}
+
+std::string substitute(const Body& body, Values& values, const TypeOfValue& type_of,
+                       const MakeCall& make) {
+  for (NodeId id : body.model.graph()) {
+    const Node& node = body.model.graph()[id];
+    if (node.op != Opcode::call_function) continue;
+    const bool asks = is_question_target(node.target);
+    if (asks || is_operator(node.target)) {
+      Args args;
+      for (const Arg& arg : node.args) args.push_back(substituted(arg, values));
+      const std::string_view op = book::value_name(node.target);
+      if (const Arg* only = args.size() == 2 ? only_operand(op, &args[0], &args[1]) : nullptr) {
+        values[id.value] = *only;
+        continue;
+      }
+      if (asks || std::none_of(args.begin(), args.end(), has_node)) {
+        const Literal literal = compute(node.target, args, type_of);
+        if (!literal.problem.empty())
+          return fmt::format("{} {}", op, literal.problem);
+        values[id.value] = literal.value;
+        continue;
+      }
+    }
+    Reading call = read_form(body, id);
+    for (Reading::Given& given : call.args) {
+      given.value = substituted(given.value, values);
+      // A variable that stands for nothing.
+      if (given.value.is<None>()) given.by_default = true;
+    }
+    const Reading::Given *self = call.find("self"), *other = call.find("other");
+    const Arg* only = self && other ? only_operand(call.name, &self->value, &other->value) : nullptr;
+    values[id.value] = only ? *only : make(id, call);
+  }
+  return "";
+}
+
+TypePtr known_type(const Model& model, NodeId id) {
+  const Node& node = model.graph()[id];
+  if (node.type) return node.type;
+  const Arg arg(id);
+  const auto param = param_of(model, &arg);
+  return param ? type_of(model.state().tensor(param->state)) : nullptr;
+}
+
+Literal holds(const Definition& rule, const Condition& condition, const Model& model,
+              const Match& match) {
+  Values values = values_of(rule, rule.where, match);
+  const Body& form = rule.before[match.form];
+  for (const auto& [name, id] : rule.where.named) {
+    if (find_variable(rule, name)) continue;
+    const auto it = form.named.find(name);
+    const NodeId of = it == form.named.end() ? NodeId{} : match.of[it->second.value];
+    values[id.value] = of ? Arg(of) : Arg(None{});
+  }
+  // Of all conditions, this one.
+  std::vector<NodeId> needed;
+  for_each_node(condition.value, [&](NodeId id) { needed.push_back(id); });
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    for_each_input(rule.where.model.graph()[needed[i]], [&](NodeId id) { needed.push_back(id); });
+  for (NodeId id : rule.where.model.graph()) {
+    const Node& node = rule.where.model.graph()[id];
+    if (node.op != Opcode::call_function ||
+        std::find(needed.begin(), needed.end(), id) == needed.end())
+      continue;
+    Args args;
+    for (const Arg& arg : node.args) args.push_back(substituted(arg, values));
+    Literal literal = compute(node.target, args, [&](NodeId value) { return known_type(model, value); });
+    if (!literal.problem.empty()) return literal;
+    values[id.value] = literal.value;
+  }
+  return {substituted(condition.value, values)};
+}
+
+}  // namespace refx::rules

@@ -1,0 +1,149 @@
+#include "refx/rule.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "book/call.h"
+#include "ops/names.h"
+#include "refx/error.h"
+#include "rules/judge.h"
+#include "rules/match.h"
+#include "rules/rewrite.h"
+#include "util/limits.h"
+#include "util/regular_file.h"
+
+namespace refx {
+
+namespace rules {
+
+// A rule ready to be looked for.
+struct Compiled {
+  explicit Compiled(Definition rule) : rule(std::move(rule)) {
+    for (const Body& form : this->rule.before) {
+      patterns.emplace_back(this->rule, form);
+      patterns.back().add_root_names(roots);
+    }
+  }
+
+  std::optional<Match> at(const Model& model, NodeId root) const {
+    for (std::size_t i = 0; i < patterns.size(); ++i)
+      if (auto match = patterns[i].at(model, root)) {
+        match->form = i;
+        return match;
+      }
+    return std::nullopt;
+  }
+
+  // Whether a match may end in the node; costs next to nothing.
+  bool may_end_in(const Model& model, const Node& node) const {
+    std::string_view name;
+    if (node.op == Opcode::call_module)
+      name = book::name_of_call(model, node);
+    else if (node.op == Opcode::call_function || node.op == Opcode::call_method)
+      name = book::look_up(node).name;
+    else
+      return false;
+    if (name.empty()) name = node.target;
+    if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.remove_suffix(1);
+    return roots.contains(name);
+  }
+
+  Definition rule;
+  std::vector<Pattern> patterns;
+  std::unordered_set<std::string_view> roots;
+};
+
+}  // namespace rules
+
+namespace {
+
+using rules::Match;
+
+Site site_of(const Model& model, const Match& match) {
+  Site site{site_name(model.graph()[match.outputs[0]]), match.outputs};
+  site.nodes.insert(site.nodes.end(), match.inner.begin(), match.inner.end());
+  return site;
+}
+
+RuleMatch as_shown(const rules::Definition& rule, const Model& model, const Match& match) {
+  RuleMatch shown{model, match.outputs[0], {}};
+  for (std::size_t i = 0; i < rule.variables.size(); ++i) {
+    const rules::Binding& binding = match.variables[i];
+    const bool weight = rule.variables[i].kind == rules::Kind::weight && binding.state;
+    shown.variables.emplace_back(rule.variables[i].name,
+                                 weight ? Arg(model.state()[binding.state].name) : binding.value);
+  }
+  return shown;
+}
+
+}  // namespace
+
+Rule::Rule(std::shared_ptr<const rules::Compiled> compiled) : compiled_(std::move(compiled)) {}
+
+std::string Rule::name() const { return compiled_->rule.name; }
+std::string Rule::summary() const { return compiled_->rule.summary; }
+bool Rule::preserves_computation() const { return compiled_->rule.same_results; }
+
+Rule& Rule::set_check(Check check) {
+  check_ = std::move(check);
+  return *this;
+}
+
+Findings Rule::find(const Model& model) const {
+  Findings findings;
+  LazyWrites writes(model);
+  for (NodeId id : model.graph()) {
+    if (!compiled_->may_end_in(model, model.graph()[id])) continue;
+    const auto match = compiled_->at(model, id);
+    if (!match) continue;
+    Site site = site_of(model, *match);
+    std::string reason = why_not(compiled_->rule, model, *match, writes);
+    if (reason.empty() && check_) reason = check_(as_shown(compiled_->rule, model, *match));
+    if (reason.empty())
+      findings.sites.push_back(std::move(site));
+    else
+      findings.refusals.push_back({std::move(site), std::move(reason)});
+  }
+  return findings;
+}
+
+void Rule::apply(Editor& editor, const Site& site) const {
+  const auto match = compiled_->at(editor.model(), site.nodes[0]);
+  REFX_CHECK(match, "rule '" + name() + "' is applied where it does not match");
+  rewrite(compiled_->rule, editor, *match);
+}
+
+std::vector<Rule> parse_rules(std::string_view text) {
+  std::vector<Rule> all;
+  for (rules::Definition& definition : rules::parse_definitions(text))
+    all.emplace_back(std::make_shared<rules::Compiled>(std::move(definition)));
+  return all;
+}
+
+Rule parse_rule(std::string_view text) {
+  std::vector<Rule> all = parse_rules(text);
+  if (all.size() != 1) throw Error(fmt::format("expected one rule, found {}", all.size()));
+  return all[0];
+}
+
+std::vector<Rule> load_rules(const std::string& path) {
+  const int file = open_regular(path);
+  std::string text(limits::kRuleText + 1, '\0');
+  std::size_t size = 0;
+  for (ssize_t got = 1; got > 0 && size < text.size(); size += static_cast<std::size_t>(got)) {
+    got = ::read(file, text.data() + size, text.size() - size);
+    if (got < 0) {
+      ::close(file);
+      throw Error(fmt::format("cannot read '{}'", path));
+    }
+  }
+  ::close(file);
+  text.resize(size);
+  try {
+    return parse_rules(text);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+}  // namespace refx
