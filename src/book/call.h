@@ -13,7 +13,7 @@
 namespace c10 {
 struct IValue;
 struct FunctionSchema;
-}
+}  // namespace c10
 
 namespace refx::book {
 

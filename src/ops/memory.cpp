@@ -14,8 +14,11 @@ Writes::Writes(const Model& model) : graph_(model.graph()), parent_(model.graph(
     const book::Effect effect = book::effect_of(model, node);
     if (!effect.views && !effect.writes_first && !effect.writes_all) continue;
     bool first = true;
+    // What works in place gives its first argument back, and shows no other.
+    const bool first_only =
+        effect.writes_first && !effect.writes_all && book::name_of_call(model, node) != "set_";
     for_each_input(node, [&](NodeId input) {
-      if (effect.views)
+      if (effect.views && (first || !first_only))
         if (const NodeId a = root(id), b = root(input); a != b) parent_[a.value] = b;
       if (effect.writes_all || (effect.writes_first && first)) writes.emplace_back(input, id);
       first = false;

@@ -22,10 +22,12 @@ bool contains(const std::vector<NodeId>& nodes, NodeId id) {
   return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
 }
 
-// It says of a value what the graph records of it anyway.
-bool is_assertion(const Model& model, NodeId id) {
+// Nobody uses it, and it does nothing: a part of a value, or an assertion of what the graph records
+// of one.
+bool is_idle(const Model& model, NodeId id) {
+  const std::string_view name = book::name_of_call(model, model.graph()[id]);
   return model.graph().num_users(id) == 0 &&
-         book::name_of_call(model, model.graph()[id]) == "_assert_tensor_metadata";
+         (name == "_assert_tensor_metadata" || name == "getitem");
 }
 
 std::string why_not_these_calls(const Model& model, const Match& match) {
@@ -184,26 +186,25 @@ std::string why_not_handed_on(const Definition& rule, const Model& model, const 
 Dead dead_nodes(const Model& model, const Match& match) {
   const Graph& graph = model.graph();
   Dead dead;
-  std::vector<NodeId> assertions;
+  std::vector<NodeId> idle;
   for (auto it = match.inner.rbegin(); it != match.inner.rend(); ++it) {
     const auto users = graph.users(*it);
     const auto other = std::find_if(users.begin(), users.end(), [&](NodeId user) {
-      return !contains(dead.nodes, user) && !contains(match.outputs, user) &&
-             !is_assertion(model, user);
+      return !contains(dead.nodes, user) && !contains(match.outputs, user) && !is_idle(model, user);
     });
     if (other == users.end()) {
       for (NodeId user : users)
-        if (is_assertion(model, user) && !contains(assertions, user)) assertions.push_back(user);
+        if (is_idle(model, user) && !contains(idle, user)) idle.push_back(user);
       dead.nodes.push_back(*it);
     } else if (!no_op_input(model, *it)) {
       const bool returned = graph[*other].op == Opcode::output;
-      dead.problem = returned ? fmt::format("'{}' is returned by the model", graph[*it].name)
-                              : fmt::format("'{}' is also used by '{}'", graph[*it].name,
-                                            graph[*other].name);
+      dead.problem =
+          returned ? fmt::format("'{}' is returned by the model", graph[*it].name)
+                   : fmt::format("'{}' is also used by '{}'", graph[*it].name, graph[*other].name);
       return dead;
     }
   }
-  dead.nodes.insert(dead.nodes.begin(), assertions.begin(), assertions.end());
+  dead.nodes.insert(dead.nodes.begin(), idle.begin(), idle.end());
   return dead;
 }
 

@@ -9,7 +9,7 @@
 namespace refx::rules {
 
 // The matched nodes that nobody needs once the results are made another way, in the order of the
-// graph, with the assertions about them. `problem` says why there is no such set.
+// graph, with what idles beside them. `problem` says why there is no such set.
 struct Dead {
   std::vector<NodeId> nodes;
   std::string problem;

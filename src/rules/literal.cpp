@@ -84,14 +84,18 @@ struct Asked {
   }
 };
 
-Literal not_known(std::string_view what) { return no_literal(fmt::format("{} is not known", what)); }
+Literal not_known(std::string_view what) {
+  return no_literal(fmt::format("{} is not known", what));
+}
 
 Literal rank(const Asked& asked) {
   const TypePtr type = asked.type();
   return type ? Literal{static_cast<std::int64_t>(type->sizes.size())} : not_known("its rank");
 }
 
-Literal dim_as_arg(const Dim& dim) { return dim.known() ? Literal{dim.value} : Literal{SymInt{dim.expr}}; }
+Literal dim_as_arg(const Dim& dim) {
+  return dim.known() ? Literal{dim.value} : Literal{SymInt{dim.expr}};
+}
 
 Literal size(const Asked& asked) {
   const TypePtr type = asked.type();
@@ -168,9 +172,10 @@ struct Question {
 };
 const std::map<std::string, Question, std::less<>>& all_questions() {
   static const std::map<std::string, Question, std::less<>> all = {
-      {"rank", {1, rank}},   {"size", {2, size}}, {"dtype", {1, dtype}}, {"floating", {1, floating}},
-      {"near", {2, near}},   {"sqrt", {1, root}}, {"given", {1, given}}, {"lowest", {1, lowest}},
-      {"fits", {2, fits}},   {"either", {2, either}},
+      {"rank", {1, rank}},         {"size", {2, size}},     {"dtype", {1, dtype}},
+      {"floating", {1, floating}}, {"near", {2, near}},     {"sqrt", {1, root}},
+      {"given", {1, given}},       {"lowest", {1, lowest}}, {"fits", {2, fits}},
+      {"either", {2, either}},
   };
   return all;
 }
@@ -202,9 +207,9 @@ bool same_number(const Arg& a, const Arg& b) {
 }
 
 bool is_operator(std::string_view target) {
-  static constexpr std::string_view kKnown[] = {
-      "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "eq",
-      "ne",  "lt",  "le",  "gt",      "ge",       "and_", "or_", "not_"};
+  static constexpr std::string_view kKnown[] = {"add", "sub", "mul",  "truediv", "floordiv", "mod",
+                                                "pow", "neg", "eq",   "ne",      "lt",       "le",
+                                                "gt",  "ge",  "and_", "or_",     "not_"};
   if (!target.starts_with(kOperators)) return false;
   target.remove_prefix(kOperators.size());
   return std::find(std::begin(kKnown), std::end(kKnown), target) != std::end(kKnown);

@@ -64,8 +64,8 @@ Pattern::Pattern(const Definition& rule, const Body& body)
       const NodeId* node = given.value.get<NodeId>();
       if (!node) continue;
       const Variable* variable = this->variable(*node);
-      const bool may_lack = variable && variable->otherwise &&
-                            (given.name == "other" || part.reading.name == "to");
+      const bool may_lack =
+          variable && variable->otherwise && (given.name == "other" || part.reading.name == "to");
       if (may_lack)
         part.optional = &given;
       else if (!part.principal)
@@ -120,6 +120,7 @@ class Search {
     std::size_t next = 0;
     std::vector<Binding> variables;
     std::vector<NodeId> of;
+    std::vector<NodeId> left_out;  // calls of the form whose place is taken by an operand
     std::vector<NodeId> through, beside;
   };
 
@@ -146,8 +147,8 @@ class Search {
     const Pattern::Part& part = pattern_.parts_[form.value];
     const NodeId* given = goal.given.get<NodeId>();
     if (state.of[form.value]) {
-      const bool again = given && behind_no_ops(model_, *given) ==
-                                      behind_no_ops(model_, state.of[form.value]);
+      const bool again =
+          given && behind_no_ops(model_, *given) == behind_no_ops(model_, state.of[form.value]);
       return again && solve(state);
     }
     const bool root = goal.form == pattern_.body_->results[0];
@@ -155,10 +156,22 @@ class Search {
       std::vector<NodeId> through;
       for (NodeId at = *given; at; at = root ? NodeId{} : no_op_input(model_, at)) {
         if (try_node(state, form, part, at, through)) return true;
-        through.push_back(at);
+        add_path(at, through);
       }
     }
     return part.optional && part.principal && leave_out(state, form, part, goal);
+  }
+
+  // What is looked through: the node, and those between it and the value that it hands on.
+  void add_path(NodeId from, std::vector<NodeId>& through) const {
+    const NodeId to = no_op_input(model_, from);
+    for (NodeId at = from; to && at != to;) {
+      through.push_back(at);
+      NodeId input;
+      for_each_input(model_.graph()[at], [&](NodeId id) { input = input ? input : id; });
+      if (!input) return;
+      at = input;
+    }
   }
 
   bool leave_out(State state, NodeId form, const Pattern::Part& part, const Goal& goal) {
@@ -166,6 +179,7 @@ class Search {
     const NodeId* left = part.principal->value.get<NodeId>();
     if (goal.form == pattern_.body_->results[0] && pattern_.variable(*left)) return false;
     if (given) state.of[form.value] = *given;
+    state.left_out.push_back(form);
     const NodeId variable = *part.optional->value.get<NodeId>();
     Binding& binding = state.variables[pattern_.variable_of_[variable.value]];
     const Arg& otherwise = *pattern_.variable(variable)->otherwise;
@@ -216,8 +230,7 @@ class Search {
       }
       ++found;
       if (wanted.by_default && given->by_default && !given->state) continue;
-      state.goals.push_back(
-          {wanted.value, given->value, given->state, is_dim(wanted.name), rank});
+      state.goals.push_back({wanted.value, given->value, given->state, is_dim(wanted.name), rank});
     }
     if (found == reading.args.size()) return true;
     // What the form does not know must be as by default.
@@ -344,7 +357,11 @@ class Search {
           std::find(match.inner.begin(), match.inner.end(), id) != match.inner.end();
       if (id && !known) match.inner.push_back(id);
     };
-    for (NodeId id : found_.of) add(id);
+    for (std::size_t i = 0; i < found_.of.size(); ++i) {
+      const NodeId form(static_cast<std::uint32_t>(i));
+      const auto& absent = found_.left_out;
+      if (std::find(absent.begin(), absent.end(), form) == absent.end()) add(found_.of[i]);
+    }
     for (NodeId id : found_.through) add(id);
     std::sort(match.inner.begin(), match.inner.end(),
               [&](NodeId a, NodeId b) { return model_.graph().precedes(a, b); });

@@ -22,10 +22,10 @@ struct Binding {
 struct Match {
   std::size_t form = 0;
   std::vector<Binding> variables;  // in the order of the rule's
-  std::vector<NodeId> of;          // the model's node for each of the form's; no id for those left out
-  std::vector<NodeId> outputs;     // whose values are kept
-  std::vector<NodeId> inner;       // whose values are not, in the order of the graph
-  std::vector<NodeId> beside;      // constants that were read as numbers
+  std::vector<NodeId> of;       // the model's node for each of the form's; no id for those left out
+  std::vector<NodeId> outputs;  // whose values are kept
+  std::vector<NodeId> inner;    // whose values are not, in the order of the graph
+  std::vector<NodeId> beside;   // constants that were read as numbers
 };
 
 // A call of a rule's graph, by the name under which those that mean the same are read.

@@ -37,8 +37,8 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
     const Binding& binding = match.variables[i];
     const auto it = body.named.find(variable.name);
     if (it == body.named.end() || !binding.state) continue;
-    values[it->second.value] = builder.constant(
-        variable.name, in_double(model, {binding.state, {}}, types_only));
+    values[it->second.value] =
+        builder.constant(variable.name, in_double(model, {binding.state, {}}, types_only));
   }
   auto type_of_weight = [&](NodeId) -> TypePtr { return nullptr; };
   const std::string problem =
@@ -54,8 +54,9 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
   Tuple all;
   for (const Arg& result : body.results) all.items.push_back(substituted(result, values));
   Executor executor(builder.build(std::move(all)));
+  const c10::IValue outcome = executor.run({});
   std::vector<at::Tensor> results;
-  for (const c10::IValue& value : executor.run({}).toTupleRef().elements()) {
+  for (const c10::IValue& value : outcome.toTupleRef().elements()) {
     if (!value.isTensor()) throw Error("'once' computes something that is no tensor");
     results.push_back(value.toTensor());
   }
@@ -88,7 +89,8 @@ std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   for (at::Tensor& result : results) {
-    const auto dtype = result.scalar_type() == at::kDouble ? like.scalar_type() : result.scalar_type();
+    const auto dtype =
+        result.scalar_type() == at::kDouble ? like.scalar_type() : result.scalar_type();
     result = result.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
     if (at::isFloatingType(dtype)) result.set_requires_grad(like.requires_grad());
   }

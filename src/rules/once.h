@@ -15,7 +15,8 @@ std::vector<Param> weights_of_once(const Definition& rule, const Match& match);
 
 // What `once` computes, in fp64 and rounded once to the dtype of the weights; what it makes of
 // another dtype itself stays so. Throws Error where it cannot be computed.
-std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model, const Match& match);
+std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
+                                     const Match& match);
 // The types of it, without computing.
 std::vector<TypePtr> types_of_once(const Definition& rule, const Model& model, const Match& match);
 

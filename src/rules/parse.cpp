@@ -96,8 +96,9 @@ class BodyReader {
   void require_call(std::size_t at, const Arg& result) {
     const NodeId* id = result.get<NodeId>();
     if (!id || std::find(inputs_.begin(), inputs_.end(), *id) != inputs_.end())
-      cursor_.fail(at, "'before' has to return what an operator gives: a variable alone is found "
-                       "everywhere");
+      cursor_.fail(at,
+                   "'before' has to return what an operator gives: a variable alone is found "
+                   "everywhere");
   }
 
   // or  and  not  == < …  + -  * / // %  -x  **
@@ -244,11 +245,11 @@ class BodyReader {
       cursor_.fail(at, fmt::format("there is no '{}'{}; operators are written like aten.matmul",
                                    name, did_you_mean(name, questions())));
     if (place_ == Place::before)
-      cursor_.fail(at, fmt::format("'before' cannot ask for {}(…): write a condition into 'where'",
-                                   name));
+      cursor_.fail(
+          at, fmt::format("'before' cannot ask for {}(…): write a condition into 'where'", name));
     if (!kwargs.empty()) cursor_.fail(at, fmt::format("{}(…) takes no names", name));
-    const bool constant = std::none_of(args.begin(), args.end(),
-                                       [](const Arg& arg) { return arg.is<NodeId>(); });
+    const bool constant =
+        std::none_of(args.begin(), args.end(), [](const Arg& arg) { return arg.is<NodeId>(); });
     if (constant) return constant_of(at, question_target(name), args);
     const bool tensor = may_give_tensor(name) && !is_literal(args.at(0));
     return literal_node(question_target(name), std::move(args), !tensor);
@@ -270,8 +271,8 @@ class BodyReader {
   Arg operate(const char* op, Args args) {
     const std::size_t at = cursor_.position();
     const std::string target = std::string("operator.") + op;
-    const bool constant = std::none_of(args.begin(), args.end(),
-                                       [](const Arg& arg) { return arg.is<NodeId>(); });
+    const bool constant =
+        std::none_of(args.begin(), args.end(), [](const Arg& arg) { return arg.is<NodeId>(); });
     if (constant) return constant_of(at, target, args);
     const bool literal =
         std::all_of(args.begin(), args.end(), [&](const Arg& arg) { return is_literal(arg); });
@@ -279,8 +280,9 @@ class BodyReader {
       cursor_.fail(at, "a condition cannot compute with tensors");
     if (!literal) return add(at, target, std::move(args), {});
     if (place_ == Place::before)
-      cursor_.fail(at, "'before' cannot compute with numbers that it matches: give the result a "
-                       "name of its own");
+      cursor_.fail(at,
+                   "'before' cannot compute with numbers that it matches: give the result a "
+                   "name of its own");
     return literal_node(target, std::move(args));
   }
 
@@ -509,7 +511,8 @@ class RuleReader {
       cursor_.fail(at, fmt::format("'after' returns {} values and 'before' {}", body.results.size(),
                                    rule_.before[0].results.size()));
     for (const Arg& result : body.results)
-      if (reader.is_literal(result)) cursor_.fail(at, "'after' returns something that is no tensor");
+      if (reader.is_literal(result))
+        cursor_.fail(at, "'after' returns something that is no tensor");
     rule_.after = std::move(body);
   }
 
@@ -521,7 +524,8 @@ class RuleReader {
     // The values that only some forms name are known there.
     for (const Body& body : rule_.before)
       for (const auto& [name, node] : body.named)
-        if (!find_variable(rule_, name) && declared_.insert(name).second) reader.declare(name, false);
+        if (!find_variable(rule_, name) && declared_.insert(name).second)
+          reader.declare(name, false);
     statements([&] {
       do {
         const std::size_t start = cursor_.position();

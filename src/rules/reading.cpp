@@ -109,9 +109,9 @@ std::optional<Reading> as_cast(const Model& model, NodeId id, const Reading& cal
   return Reading{.name = "to", .args = {{"self", node.args[0]}, {"dtype", *dtype}}};
 }
 
-std::optional<Reading> renamed(const Reading& call, std::string_view name,
-                               std::initializer_list<std::pair<std::string_view, std::string_view>>
-                                   arguments) {
+std::optional<Reading> renamed(
+    const Reading& call, std::string_view name,
+    std::initializer_list<std::pair<std::string_view, std::string_view>> arguments) {
   Reading other{.name = name, .args = {}};
   for (const auto& [from, to] : arguments) {
     const Given* given = call.find(from);
@@ -190,16 +190,36 @@ struct Other {
 };
 // Which names are also read as which others.
 constexpr Other kOthers[] = {
-    {"t", "transpose"},        {"numpy_T", "transpose"},  {"mT", "transpose"},
-    {"adjoint", "transpose"},  {"permute", "transpose"},  {"transpose", "transpose"},
-    {"swapaxes", "transpose"}, {"swapdims", "transpose"}, {"mm", "matmul"},
-    {"bmm", "matmul"},         {"_softmax", "softmax"},   {"softmax", "softmax"},
-    {"to", "to"},              {"_to_copy", "to"},        {"type", "to"},
-    {"float", "to"},           {"double", "to"},          {"half", "to"},
-    {"bfloat16", "to"},        {"view", "reshape"},       {"_unsafe_view", "reshape"},
-    {"square", "pow"},         {"mul", "pow"},            {"sqrt", "pow"},
-    {"rsqrt", "pow"},          {"reciprocal", "pow"},     {"pow", "sqrt"},
-    {"pow", "rsqrt"},          {"pow", "square"},         {"rsub", "sub"},
+    {"t", "transpose"},
+    {"numpy_T", "transpose"},
+    {"mT", "transpose"},
+    {"adjoint", "transpose"},
+    {"permute", "transpose"},
+    {"transpose", "transpose"},
+    {"swapaxes", "transpose"},
+    {"swapdims", "transpose"},
+    {"mm", "matmul"},
+    {"bmm", "matmul"},
+    {"_softmax", "softmax"},
+    {"softmax", "softmax"},
+    {"to", "to"},
+    {"_to_copy", "to"},
+    {"type", "to"},
+    {"float", "to"},
+    {"double", "to"},
+    {"half", "to"},
+    {"bfloat16", "to"},
+    {"view", "reshape"},
+    {"_unsafe_view", "reshape"},
+    {"square", "pow"},
+    {"mul", "pow"},
+    {"sqrt", "pow"},
+    {"rsqrt", "pow"},
+    {"reciprocal", "pow"},
+    {"pow", "sqrt"},
+    {"pow", "rsqrt"},
+    {"pow", "square"},
+    {"rsub", "sub"},
     {"div", "mul"},
 };
 

@@ -41,9 +41,9 @@ bool one_of(std::string_view name, const std::array<std::string_view, N>& names)
 }
 // What gives one number for each of the first argument's.
 constexpr std::array<std::string_view, 20> kLikeFirst = {
-    "gelu",    "silu",       "relu",  "tanh",  "sigmoid", "neg",     "exp",   "erf",   "sqrt", "rsqrt",
-    "abs",     "dropout",    "clone", "alias", "softmax", "contiguous", "square", "rms_norm",
-    "layer_norm", "reciprocal"};
+    "gelu",    "silu",       "relu",   "tanh",     "sigmoid",    "neg",       "exp",
+    "erf",     "sqrt",       "rsqrt",  "abs",      "dropout",    "clone",     "alias",
+    "softmax", "contiguous", "square", "rms_norm", "layer_norm", "reciprocal"};
 constexpr std::array<std::string_view, 5> kBinary = {"add", "sub", "mul", "div", "pow"};
 
 class Inference {
@@ -143,7 +143,8 @@ class Inference {
     if (!a || !b || a->dtype != b->dtype || a->sizes.size() < 2 || b->sizes.size() < 2)
       return nullptr;
     if (!same(a->sizes.back(), b->sizes[b->sizes.size() - 2])) return nullptr;
-    auto sizes = broadcast({a->sizes.begin(), a->sizes.end() - 2}, {b->sizes.begin(), b->sizes.end() - 2});
+    auto sizes =
+        broadcast({a->sizes.begin(), a->sizes.end() - 2}, {b->sizes.begin(), b->sizes.end() - 2});
     if (!sizes) return nullptr;
     sizes->push_back(a->sizes[a->sizes.size() - 2]);
     sizes->push_back(b->sizes.back());
@@ -152,8 +153,8 @@ class Inference {
 
   TypePtr linear() const {
     const TypePtr x = type("input"), weight = type("weight"), bias = type("bias");
-    if (!x || !weight || x->dtype != weight->dtype || x->sizes.empty() || weight->sizes.size() != 2 ||
-        !same(x->sizes.back(), weight->sizes[1]))
+    if (!x || !weight || x->dtype != weight->dtype || x->sizes.empty() ||
+        weight->sizes.size() != 2 || !same(x->sizes.back(), weight->sizes[1]))
       return nullptr;
     if (bias && (bias->dtype != x->dtype || bias->sizes.size() != 1 ||
                  !same(bias->sizes[0], weight->sizes[0])))

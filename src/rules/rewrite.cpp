@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "book/call.h"
-#include "ops/names.h"
 #include "ops/memory.h"
+#include "ops/names.h"
 #include "ops/param.h"
 #include "refx/layers.h"
 #include "rules/judge.h"
@@ -35,7 +35,8 @@ void set_written_arguments(const Definition& rule, NodeId form, const Values& va
   node.args.clear();
   node.kwargs.clear();
   for (const Arg& arg : written.args) node.args.push_back(substituted(arg, values));
-  for (const auto& [key, arg] : written.kwargs) node.kwargs.emplace_back(key, substituted(arg, values));
+  for (const auto& [key, arg] : written.kwargs)
+    node.kwargs.emplace_back(key, substituted(arg, values));
 }
 
 bool is_foreign(const Definition& rule, NodeId form) {
@@ -68,23 +69,26 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
   for (std::size_t i = 0; i < computed.size(); ++i)
     values[rule.after.named.at(rule.once_names[i]).value] = add(computed[i]);
   const bool exported = is_exported(model, match);
-  made.problem = substitute(
-      rule.after, values, type_of_value, [&](NodeId form, const Reading& call) -> Arg {
-        const Node node = spelled(rule, form, call, exported);
-        if (node.target.empty() && made.problem.empty())
-          made.problem = fmt::format("no overload of {} takes these arguments", call.name);
-        auto type_of_arg = [&](const Arg& arg) {
-          return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
-        };
-        TypePtr type = result_type(call, type_of_arg);
-        const bool result = std::find(rule.after.results.begin(), rule.after.results.end(),
-                                      Arg(form)) != rule.after.results.end();
-        if (!type && exported && !node.target.empty() && !is_foreign(rule, form))
-          type = probed_type(node, type_of_value, result);
-        if (!type && exported && !result && made.problem.empty())
-          made.problem = fmt::format("the type of what {} gives cannot be told", call.name);
-        return add(std::move(type));
-      }) + made.problem;
+  made.problem =
+      substitute(
+          rule.after, values, type_of_value,
+          [&](NodeId form, const Reading& call) -> Arg {
+            const Node node = spelled(rule, form, call, exported);
+            if (node.target.empty() && made.problem.empty())
+              made.problem = fmt::format("no overload of {} takes these arguments", call.name);
+            auto type_of_arg = [&](const Arg& arg) {
+              return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
+            };
+            TypePtr type = result_type(call, type_of_arg);
+            const bool result = std::find(rule.after.results.begin(), rule.after.results.end(),
+                                          Arg(form)) != rule.after.results.end();
+            if (!type && exported && !node.target.empty() && !is_foreign(rule, form))
+              type = probed_type(node, type_of_value, result);
+            if (!type && exported && !result && made.problem.empty())
+              made.problem = fmt::format("the type of what {} gives cannot be told", call.name);
+            return add(std::move(type));
+          }) +
+      made.problem;
   if (!made.problem.empty()) return made;
   for (const Arg& result : rule.after.results)
     made.types.push_back(type_of_value(*values[result.get<NodeId>()->value].get<NodeId>()));
@@ -102,12 +106,13 @@ class Rewriter {
         match_(match),
         exported_(is_exported(editor.model(), match)),
         dead_(dead_nodes(editor.model(), match).nodes),
-        where_(*std::min_element(
-            match.outputs.begin(), match.outputs.end(),
-            [&](NodeId a, NodeId b) { return editor.graph().precedes(a, b); })) {
+        where_(
+            *std::min_element(match.outputs.begin(), match.outputs.end(),
+                              [&](NodeId a, NodeId b) { return editor.graph().precedes(a, b); })) {
     for (const auto* nodes : {&match.outputs, &dead_})
       for (NodeId id : *nodes)
-        if (editor.graph()[id].op == Opcode::call_module) modules_.push_back(editor.graph()[id].target);
+        if (editor.graph()[id].op == Opcode::call_module)
+          modules_.push_back(editor.graph()[id].target);
   }
 
   void run() {
@@ -176,17 +181,18 @@ class Rewriter {
                                      [&](const Kept& other) { return other.form == form; });
       kept.push_back({match_.outputs[i], form, {}, !call || again});
     }
-    substitute(rule_.after, values, [&](NodeId id) { return type_of_value(id); },
-               [&](NodeId form, const Reading& call) -> Arg {
-                 Node node = spelled(rule_, form, call, exported_);
-                 if (is_foreign(rule_, form)) set_written_arguments(rule_, form, values, node);
-                 for (Kept& result : kept)
-                   if (result.form == form && !result.handed_on) {
-                     result.node = std::move(node);
-                     return result.old;
-                   }
-                 return insert(std::move(node), call);
-               });
+    substitute(
+        rule_.after, values, [&](NodeId id) { return type_of_value(id); },
+        [&](NodeId form, const Reading& call) -> Arg {
+          Node node = spelled(rule_, form, call, exported_);
+          if (is_foreign(rule_, form)) set_written_arguments(rule_, form, values, node);
+          for (Kept& result : kept)
+            if (result.form == form && !result.handed_on) {
+              result.node = std::move(node);
+              return result.old;
+            }
+          return insert(std::move(node), call);
+        });
     return kept;
   }
 
@@ -226,7 +232,8 @@ class Rewriter {
     }
   }
 
-  // ---- what nobody needs any more ----------------------------------------------------------------
+  // ---- what nobody needs any more
+  // ----------------------------------------------------------------
 
   bool is_free(NodeId id) const {
     return editor_.graph().contains(id) && editor_.graph().num_users(id) == 0;
@@ -249,7 +256,8 @@ class Rewriter {
     const auto param = param_of(editor_.model(), &arg);
     if (!param) return editor_.erase_node(id);
     const std::string& name = editor_.state()[param->state].name;
-    const bool others = editor_.graph().num_readers(name) > 1 || is_mutated(editor_.model(), name) ||
+    const bool others = editor_.graph().num_readers(name) > 1 ||
+                        is_mutated(editor_.model(), name) ||
                         !called_owner(editor_.model(), name).empty();
     if (others && editor_.graph()[id].op == Opcode::get_attr) editor_.erase_node(id);
     if (!others) erase_param(editor_, *param);
@@ -262,7 +270,8 @@ class Rewriter {
     editor_.erase_module(module);
     for (const std::string& tensor : layer_tensors(type)) {
       const StateId state = editor_.state().find(path + "." + tensor);
-      const bool read = std::find(still_read_.begin(), still_read_.end(), state) != still_read_.end();
+      const bool read =
+          std::find(still_read_.begin(), still_read_.end(), state) != still_read_.end();
       if (state && !read && editor_.graph().num_readers(path + "." + tensor) == 0)
         editor_.erase_state(state);
     }

@@ -113,7 +113,8 @@ Node spell_as_op(const Reading& call) {
   const c10::FunctionSchema* schema = choose(call);
   if (!schema) return node;
   const std::string& overload = schema->overload_name();
-  node.target = std::string("aten.").append(call.name) + "." + (overload.empty() ? "default" : overload);
+  node.target =
+      std::string("aten.").append(call.name) + "." + (overload.empty() ? "default" : overload);
   set_arguments(node, *schema, call);
   return node;
 }

@@ -63,8 +63,7 @@ std::string substitute(const Body& body, Values& values, const TypeOfValue& type
       }
       if (asks || std::none_of(args.begin(), args.end(), has_node)) {
         const Literal literal = compute(node.target, args, type_of);
-        if (!literal.problem.empty())
-          return fmt::format("{} {}", op, literal.problem);
+        if (!literal.problem.empty()) return fmt::format("{} {}", op, literal.problem);
         values[id.value] = literal.value;
         continue;
       }
@@ -76,7 +75,8 @@ std::string substitute(const Body& body, Values& values, const TypeOfValue& type
       if (given.value.is<None>()) given.by_default = true;
     }
     const Reading::Given *self = call.find("self"), *other = call.find("other");
-    const Arg* only = self && other ? only_operand(call.name, &self->value, &other->value) : nullptr;
+    const Arg* only =
+        self && other ? only_operand(call.name, &self->value, &other->value) : nullptr;
     values[id.value] = only ? *only : make(id, call);
   }
   return "";
@@ -112,7 +112,8 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
       continue;
     Args args;
     for (const Arg& arg : node.args) args.push_back(substituted(arg, values));
-    Literal literal = compute(node.target, args, [&](NodeId value) { return known_type(model, value); });
+    Literal literal =
+        compute(node.target, args, [&](NodeId value) { return known_type(model, value); });
     if (!literal.problem.empty()) return literal;
     values[id.value] = literal.value;
   }

@@ -44,7 +44,8 @@ struct Compiled {
     else
       return false;
     if (name.empty()) name = node.target;
-    if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.remove_suffix(1);
+    if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_')
+      name.remove_suffix(1);
     return roots.contains(name);
   }
 
