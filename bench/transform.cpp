@@ -102,6 +102,25 @@ void grow(benchmark::State& state, const Model& original, const std::string& tra
   state.counters["reverse_us/node"] = undo * 1e6 / nodes;
 }
 
+// Fifty rules looked for in one graph: those that ship with refx, again and again.
+void FindFiftyRules(benchmark::State& state) {
+  const Model model = encoder(static_cast<int>(state.range(0) / 25), 4, 4);
+  std::vector<const Transformation*> rules;
+  while (rules.size() < 50)
+    for (const TransformationPtr& t : registry())
+      if (rules.size() < 50 && dynamic_cast<const Rule*>(t.get())) rules.push_back(t.get());
+  double all = 1e9;
+  for (auto _ : state) {
+    const double one = seconds([&] {
+      for (const Transformation* rule : rules) benchmark::DoNotOptimize(rule->find(model));
+    });
+    all = std::min(all, one);
+    state.SetIterationTime(one);
+  }
+  state.counters["nodes"] = static_cast<double>(model.graph().size());
+  state.counters["seconds"] = all;
+}
+
 void GrowthMergeLinears(benchmark::State& state) {
   grow(state, encoder(static_cast<int>(state.range(0) / 25), 4, 4), "merge-linears");
 }
@@ -120,6 +139,7 @@ void GrowthFuseBiasOneSharedInput(benchmark::State& state) {
 }
 #define GROWTH(f) \
   BENCHMARK(f)->UseManualTime()->Iterations(2)->RangeMultiplier(10)->Range(1000, 1000000)
+GROWTH(FindFiftyRules);
 GROWTH(GrowthMergeLinears);
 GROWTH(GrowthFuseBias);
 GROWTH(GrowthDivToMul);

@@ -112,7 +112,7 @@ bool is_finite(const at::Tensor& tensor) {
 
 // What is computed from numbers has to be numbers.
 std::string why_not_finite(const Definition& rule, const Model& model, const Match& match) {
-  if (!rule.once) return "";
+  if (!rule.once || only_moves(rule)) return "";
   for (const at::Tensor& result : compute_once(rule, model, match)) {
     if (is_finite(result.detach())) continue;
     for (const Param& weight : weights_of_once(rule, match))
@@ -209,7 +209,11 @@ Dead dead_nodes(const Model& model, const Match& match) {
 }
 
 bool is_exported(const Model& model, const Match& match) {
-  return book::Call(model, model.graph()[match.outputs[0]]).spelled() == book::Call::Spelled::op;
+  auto is_op = [&](NodeId id) {
+    return book::Call(model, model.graph()[id]).spelled() == book::Call::Spelled::op;
+  };
+  return std::any_of(match.outputs.begin(), match.outputs.end(), is_op) ||
+         std::any_of(match.inner.begin(), match.inner.end(), is_op);
 }
 
 std::string why_not(const Definition& rule, const Model& model, const Match& match,

@@ -5,6 +5,8 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "refx/builder.h"
 #include "refx/error.h"
 #include "refx/executor.h"
@@ -16,13 +18,15 @@ namespace refx::rules {
 
 namespace {
 
-// The values of the weights, on another device where only types are asked for.
-at::Tensor in_double(const Model& model, const Param& param, bool types_only) {
-  const at::TensorBase& stored = model.state().tensor(param.state);
+// The values of a weight, or, where only types are asked for, none.
+at::Tensor values_of_weight(const Definition& rule, const Model& model, StateId state,
+                            bool types_only) {
+  const at::TensorBase& stored = model.state().tensor(state);
+  const auto dtype = only_moves(rule) ? stored.scalar_type() : at::kDouble;
   if (types_only)
     return at::empty_strided(stored.sizes(), stored.strides(),
-                             at::TensorOptions().dtype(at::kDouble).device(at::kMeta));
-  return tensor_of(model, param).detach().to(at::kDouble);
+                             at::TensorOptions().dtype(dtype).device(at::kMeta));
+  return tensor_of(model, {state, {}}).detach().to(dtype);
 }
 
 std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, const Match& match,
@@ -64,6 +68,18 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
 }
 
 }  // namespace
+
+bool only_moves(const Definition& rule) {
+  static constexpr std::string_view kMoves[] = {"transpose", "permute", "reshape",
+                                                "cat",       "slice",   "narrow",
+                                                "unsqueeze", "squeeze", "contiguous"};
+  for (NodeId id : rule.once->model.graph()) {
+    if (rule.once->model.graph()[id].op != Opcode::call_function) continue;
+    const std::string_view name = read_form(*rule.once, id).name;
+    if (std::find(std::begin(kMoves), std::end(kMoves), name) == std::end(kMoves)) return false;
+  }
+  return true;
+}
 
 std::vector<Param> weights_of_once(const Definition& rule, const Match& match) {
   std::vector<Param> weights;

@@ -13,6 +13,9 @@ namespace refx::rules {
 // The weights that `once` computes with.
 std::vector<Param> weights_of_once(const Definition& rule, const Match& match);
 
+// Whether `once` only puts numbers into another order, so that none becomes another.
+bool only_moves(const Definition& rule);
+
 // What `once` computes, in fp64 and rounded once to the dtype of the weights; what it makes of
 // another dtype itself stays so. Throws Error where it cannot be computed.
 std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,

@@ -1,0 +1,127 @@
+"""What the rules that ship with refx give on models of transformers whose attention is written out: each family of
+rules alone, before and after in one run, in refx's executor, in PyTorch (eager) and compiled by torch.compile.
+
+    pip install transformers
+    python bench/rules.py build/bin/refx [--device cuda] [--length 128] [--layers 2] [MODEL...]
+
+The models have the layers of the real ones, two of them, with random weights.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+
+import torch
+import transformers
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "python"))
+import hub
+
+FAMILIES = {
+    "attention": ["attention-written-out", "attention-written-out-masked", "attention-written-out-filled"],
+    "repeated heads": ["attention-written-out", "attention-with-repeated-heads"],
+    "norms": ["rms-norm-written-out", "layer-norm-written-out"],
+    "activations": ["gelu-written-out", "gelu-tanh-written-out", "silu-written-out"],
+    "linears": ["linear-written-out", "linear-written-out-turned", "linear-between-reshapes"],
+}
+FAMILIES["all of them"] = [rule for family in FAMILIES.values() for rule in family]
+
+
+def models(args):
+    words = {"vocab_size": 1000, "num_hidden_layers": args.layers, "max_position_embeddings": 1024}
+    ids = torch.randint(3, 900, (args.batch, args.length))
+    mask = torch.ones_like(ids)
+    text = {"input_ids": ids, "attention_mask": mask}
+    yield "bert", transformers.BertModel(transformers.BertConfig(**words, **hub.EAGER)), text
+    yield "gpt2", transformers.GPT2Model(transformers.GPT2Config(
+        vocab_size=1000, n_layer=args.layers, use_cache=False, **hub.IDS, **hub.EAGER)), text
+    yield "llama", transformers.LlamaModel(transformers.LlamaConfig(
+        hidden_size=1024, intermediate_size=2816, num_attention_heads=16, num_key_value_heads=4, use_cache=False,
+        **words, **hub.IDS, **hub.EAGER)), text
+    yield "t5 encoder", transformers.T5EncoderModel(transformers.T5Config(
+        vocab_size=1000, d_model=768, d_kv=64, d_ff=2048, num_layers=args.layers, num_heads=12,
+        feed_forward_proj="gated-gelu", use_cache=False, **hub.EAGER)), text
+    yield "vit", transformers.ViTModel(transformers.ViTConfig(num_hidden_layers=args.layers, **hub.EAGER)), {
+        "pixel_values": torch.randn(args.batch, 3, 224, 224)}
+
+
+def export(model, inputs):
+    with torch.no_grad(), hub.masks_without_vmap():
+        return torch.export.export(hub.Plain(model, list(inputs)).eval(), tuple(inputs.values()), strict=False)
+
+
+def seconds(function, synchronize):
+    start = time.perf_counter()
+    function()
+    synchronize()
+    return time.perf_counter() - start
+
+
+def ratio(before, after, inputs, device, rounds=15):
+    """The median of how many times as long the first takes as the second, in turns."""
+    synchronize = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    with torch.no_grad():
+        for _ in range(3):
+            before(*inputs), after(*inputs)
+        return statistics.median(seconds(lambda: before(*inputs), synchronize) / seconds(lambda: after(*inputs), synchronize)
+                                 for _ in range(rounds))
+
+
+def row(program, path, rules, inputs, args):
+    fast = path.with_name("fast.pt2")
+    applied = subprocess.run([args.refx, "apply", path, *dict.fromkeys(rules), "-o", fast, "--json"], capture_output=True, text=True)
+    steps = len(json.loads(applied.stdout)["steps"]) if applied.stdout else 0
+    if not steps:
+        return None
+    bench = subprocess.run([args.refx, "bench", fast, "--json", "--threads", str(args.threads), "--device", args.device,
+                            "--seconds", "2"], capture_output=True, text=True)
+    executor = json.loads(bench.stdout)["contest"]["ratio"] if bench.returncode in (0, 1) and bench.stdout else float("nan")
+    before, after = (p.module().to(args.device) for p in (program, torch.export.load(fast)))
+    inputs = [value.to(args.device) for value in inputs.values()]
+    eager = ratio(before, after, inputs, args.device)
+    compiled = float("nan")
+    if args.compile:
+        torch._dynamo.reset()
+        compiled = ratio(torch.compile(before), torch.compile(after), inputs, args.device)
+    return steps, executor, eager, compiled
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("refx")
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    print(f"transformers {transformers.__version__}, torch {torch.__version__}, {args.device}, {args.threads} thread(s), "
+          f"length {args.length}, batch {args.batch}; times before / after, above 1 is faster")
+    print(f"{'model':12}{'rules':16}{'steps':>6}{'refx':>8}{'eager':>8}{'compiled':>10}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model, inputs in models(args):
+            if args.models and name not in args.models:
+                continue
+            program = export(model, inputs)
+            path = pathlib.Path(folder) / "model.pt2"
+            torch.export.save(program, path)
+            for family, rules in FAMILIES.items():
+                got = row(program, path, rules, inputs, args)
+                if got:
+                    print(f"{name:12}{family:16}{got[0]:6}{got[1]:8.2f}{got[2]:8.2f}{got[3]:10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
