@@ -26,6 +26,8 @@ TEST_P(Property, RandomModelsEndWhereTheyStarted) {
 // The generator must keep reaching every transformation, or the property says nothing.
 TEST(Property, RandomModelsReachEveryTransformation) {
   for (const auto& transformation : registry()) {
+    if (dynamic_cast<const Rule*>(transformation.get()))
+      continue;  // have random graphs of their own
     std::size_t sites = 0, refusals = 0;
     for (int seed = 0; seed < 150; ++seed) {
       const Recipe recipe = any_recipe()(rc::Random(seed), rc::kNominalSize).value();

@@ -13,6 +13,7 @@
 #include "rules/once.h"
 #include "rules/rewrite.h"
 #include "rules/substitute.h"
+#include "util/first_line.h"
 
 namespace refx::rules {
 
@@ -230,6 +231,10 @@ std::string why_not(const Definition& rule, const Model& model, const Match& mat
   return why_not_finite(rule, model, match);
 } catch (const Error& error) {
   return error.what();
+} catch (const c10::Error& error) {
+  return fmt::format("it cannot be computed: {}", first_line(error.what_without_backtrace()));
+} catch (const std::bad_alloc&) {
+  return "there is not enough memory to compute it";
 }
 
 }  // namespace refx::rules

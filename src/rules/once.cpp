@@ -42,7 +42,7 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
     const auto it = body.named.find(variable.name);
     if (it == body.named.end() || !binding.state) continue;
     values[it->second.value] =
-        builder.constant(variable.name, in_double(model, {binding.state, {}}, types_only));
+        builder.constant(variable.name, values_of_weight(rule, model, binding.state, types_only));
   }
   auto type_of_weight = [&](NodeId) -> TypePtr { return nullptr; };
   const std::string problem =

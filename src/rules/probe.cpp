@@ -1,7 +1,7 @@
 #include "rules/probe.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 
 #include <map>
@@ -12,12 +12,6 @@
 
 namespace refx::rules {
 
-namespace {
-
-constexpr std::int64_t kMost = 1 << 24;  // elements of an argument
-
-}  // namespace
-
 TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared) try {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
@@ -25,6 +19,7 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
   std::map<NodeId, NodeId> inputs;
   std::vector<c10::IValue> values;
   bool known = true;
+  c10::Device device = at::kCPU;
   std::map<std::int64_t, Dim> symbols;  // by what they were in the example
   for_each_input(call, [&](NodeId id) {
     const TypePtr type = type_of(id);
@@ -34,7 +29,6 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
       return;
     }
     std::vector<std::int64_t> sizes;
-    std::int64_t elements = 1;
     for (const Dim& dim : type->sizes) {
       if (!dim.known()) {
         if (dim.value < 2 || !compared) known = false;
@@ -42,13 +36,12 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
           known = false;
       }
       sizes.push_back(dim.value);
-      elements *= std::max<std::int64_t>(dim.value, 1);
-      if (elements > kMost) known = false;
     }
     if (!known) return;
+    device = type->device;
     const std::string name = "x" + std::to_string(inputs.size());
     inputs.emplace(id, builder.input(name, type));
-    values.emplace_back(at::zeros(sizes, at::TensorOptions(type->dtype)));
+    values.emplace_back(at::empty(sizes, at::TensorOptions(type->dtype).device(at::kMeta)));
   });
   if (!known) return nullptr;
   std::function<Arg(const Arg&)> moved = [&](const Arg& arg) -> Arg {
@@ -68,6 +61,7 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
   if (!value.isTensor()) return nullptr;
   auto type = std::make_shared<TensorType>(*refx::type_of(value.toTensor()));
   type->strides.clear();
+  type->device = device;
   for (Dim& dim : type->sizes)
     if (const auto it = symbols.find(dim.value); it != symbols.end()) dim = it->second;
   return type;

@@ -60,6 +60,8 @@ class Inference {
     if (name == "linear") return linear();
     if (name == "transpose") return transpose();
     if (name == "scaled_dot_product_attention") return attention();
+    if (name == "conv1d" || name == "conv2d" || name == "conv3d")
+      return convolution(static_cast<std::size_t>(name[4] - '0'));
     return nullptr;
   }
 
@@ -176,6 +178,49 @@ class Inference {
     Sizes sizes = self->sizes;
     std::swap(sizes[static_cast<std::size_t>(first)], sizes[static_cast<std::size_t>(second)]);
     return like(*self, std::move(sizes));
+  }
+
+  // One number for each of so many dimensions, given one by one or once for all.
+  std::vector<std::int64_t> numbers(std::string_view name, std::size_t count) const {
+    const Arg* given = arg(name);
+    std::vector<std::int64_t> all;
+    if (const auto* one = given ? given->get<std::int64_t>() : nullptr) all.assign(count, *one);
+    if (const List* list = given ? given->get<List>() : nullptr)
+      for (const Arg& item : list->items)
+        if (const auto* number = item.get<std::int64_t>()) all.push_back(*number);
+    if (all.size() == 1) all.assign(count, all[0]);
+    return all;
+  }
+
+  TypePtr convolution(std::size_t dims) const {
+    const TypePtr x = type("input"), weight = type("weight"), bias = type("bias");
+    const Arg* groups = arg("groups");
+    const auto* parts = groups ? groups->get<std::int64_t>() : nullptr;
+    const auto stride = numbers("stride", dims), padding = numbers("padding", dims),
+               dilation = numbers("dilation", dims);
+    if (!x || !weight || !parts || *parts < 1 || x->dtype != weight->dtype ||
+        x->sizes.size() != dims + 2 || weight->sizes.size() != dims + 2 || stride.size() != dims ||
+        padding.size() != dims || dilation.size() != dims)
+      return nullptr;
+    const bool all_known = std::all_of(x->sizes.begin() + 1, x->sizes.end(),
+                                       [](const Dim& dim) { return dim.known(); });
+    if (!all_known || x->sizes[1].value % *parts != 0 ||
+        x->sizes[1].value / *parts != weight->sizes[1].value)
+      return nullptr;
+    if (bias && (bias->dtype != x->dtype || bias->sizes.size() != 1 ||
+                 !same(bias->sizes[0], weight->sizes[0])))
+      return nullptr;
+    Sizes sizes{x->sizes[0], weight->sizes[0]};
+    for (std::size_t i = 0; i < dims; ++i) {
+      const std::int64_t kernel = weight->sizes[i + 2].value;
+      if (stride[i] < 1 || padding[i] < 0 || dilation[i] < 1) return nullptr;
+      const __int128 room = static_cast<__int128>(x->sizes[i + 2].value) +
+                            2 * static_cast<__int128>(padding[i]) -
+                            static_cast<__int128>(dilation[i]) * (kernel - 1) - 1;
+      if (room < 0) return nullptr;
+      sizes.emplace_back(static_cast<std::int64_t>(room / stride[i] + 1));
+    }
+    return like(*x, std::move(sizes));
   }
 
   // Its kernels want the same leading sizes; key and value may have fewer heads where asked for.

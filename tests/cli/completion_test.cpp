@@ -35,7 +35,8 @@ TEST_F(Completion, OffersCommands) {
 
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {
   EXPECT_EQ(offered("refx reverse m.pt2 --"),
-            "--all\n--cascade\n--discard-changes\n--help\n--json\n--output\n--quiet\n--refuse\n");
+            "--all\n--cascade\n--discard-changes\n--help\n--json\n--output\n--quiet\n--refuse\n--"
+            "rules\n");
   EXPECT_EQ(offered("refx list --j"), "--json\n");
   EXPECT_EQ(offered("refx completion ''"), "bash\nfish\nzsh\n");
 }

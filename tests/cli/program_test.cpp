@@ -160,6 +160,7 @@ Options:
   --site PATTERN          Only where the site matches (* and ?); repeatable
   --except PATTERN        Not where the site matches; repeatable
   --dry-run               Say what would be done; write nothing
+  --rules FILE            Rules of your own, see docs/rules.md; repeatable
   --json                  Print JSON
 
 Examples:

