@@ -1,5 +1,6 @@
-"""What the rules that ship with refx give on models of transformers whose attention is written out: each family of
-rules alone, before and after in one run, in refx's executor, in PyTorch (eager) and compiled by torch.compile.
+"""What the rules that ship with refx give: on what they are for, alone, and on models of transformers that have it
+written out, each family of rules by itself. Before and after in one run, in refx's executor, in PyTorch (eager) and
+compiled by torch.compile.
 
     pip install transformers
     python bench/rules.py build/bin/refx [--device cuda] [--length 128] [--layers 2] [MODEL...]
@@ -19,11 +20,11 @@ import warnings
 
 warnings.filterwarnings("ignore")
 
-import torch
-import transformers
+import torch  # noqa: E402
+import transformers  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "python"))
-import hub
+import hub  # noqa: E402
 
 FAMILIES = {
     "attention": ["attention-written-out", "attention-written-out-masked", "attention-written-out-filled"],
@@ -33,6 +34,50 @@ FAMILIES = {
     "linears": ["linear-written-out", "linear-written-out-turned", "linear-between-reshapes"],
 }
 FAMILIES["all of them"] = [rule for family in FAMILIES.values() for rule in family]
+
+
+class Attention(torch.nn.Module):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
+
+
+class LayerNorm(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight, self.bias = torch.nn.Parameter(torch.ones(size)), torch.nn.Parameter(torch.zeros(size))
+
+    def forward(self, x):
+        d = x - x.mean(-1, keepdim=True)
+        return d / torch.sqrt(d.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight + self.bias
+
+
+class RMSNorm(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+class Gelu(torch.nn.Module):
+    def forward(self, x):
+        return 0.5 * x * (1.0 + torch.tanh(0.7978845608028654 * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+class Silu(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+
+
+def alone(args):
+    heads = [torch.randn(args.batch, 12, args.length, 64) for _ in range(3)]
+    hidden, wide = torch.randn(args.batch, args.length, 768), torch.randn(args.batch, args.length, 3072)
+    yield "attention", Attention(), heads
+    yield "layer norm", LayerNorm(768), [hidden]
+    yield "RMS norm", RMSNorm(768), [hidden]
+    yield "GELU by tanh", Gelu(), [wide]
+    yield "SiLU", Silu(), [wide]
 
 
 def models(args):
@@ -55,7 +100,7 @@ def models(args):
 
 def export(model, inputs):
     with torch.no_grad(), hub.masks_without_vmap():
-        return torch.export.export(hub.Plain(model, list(inputs)).eval(), tuple(inputs.values()), strict=False)
+        return torch.export.export(model.eval(), tuple(inputs), strict=False)
 
 
 def seconds(function, synchronize):
@@ -75,20 +120,20 @@ def ratio(before, after, inputs, device, rounds=15):
                                  for _ in range(rounds))
 
 
-def row(program, path, rules, inputs, args):
+def row(program, path, rules, inputs, compiles, args):
     fast = path.with_name("fast.pt2")
-    applied = subprocess.run([args.refx, "apply", path, *dict.fromkeys(rules), "-o", fast, "--json"], capture_output=True, text=True)
+    applied = subprocess.run([args.refx, "apply", path, *dict.fromkeys(rules), "-o", fast, "--json"],
+                             capture_output=True, text=True)
     steps = len(json.loads(applied.stdout)["steps"]) if applied.stdout else 0
     if not steps:
         return None
     bench = subprocess.run([args.refx, "bench", fast, "--json", "--threads", str(args.threads), "--device", args.device,
                             "--seconds", "2"], capture_output=True, text=True)
     executor = json.loads(bench.stdout)["contest"]["ratio"] if bench.returncode in (0, 1) and bench.stdout else float("nan")
-    before, after = (p.module().to(args.device) for p in (program, torch.export.load(fast)))
-    inputs = [value.to(args.device) for value in inputs.values()]
+    before, after = program.module(), torch.export.load(fast).module()
     eager = ratio(before, after, inputs, args.device)
     compiled = float("nan")
-    if args.compile:
+    if compiles:
         torch._dynamo.reset()
         compiled = ratio(torch.compile(before), torch.compile(after), inputs, args.device)
     return steps, executor, eager, compiled
@@ -109,18 +154,22 @@ def main():
     torch.manual_seed(0)
     print(f"transformers {transformers.__version__}, torch {torch.__version__}, {args.device}, {args.threads} thread(s), "
           f"length {args.length}, batch {args.batch}; times before / after, above 1 is faster")
-    print(f"{'model':12}{'rules':16}{'steps':>6}{'refx':>8}{'eager':>8}{'compiled':>10}")
+    print(f"{'model':14}{'rules':16}{'steps':>6}{'refx':>8}{'eager':>8}{'compiled':>10}")
+    cases = [(name, model, inputs, {"alone": FAMILIES["all of them"]}) for name, model, inputs in alone(args)]
+    cases += [(name, hub.Plain(model, list(inputs)), inputs.values(), FAMILIES) for name, model, inputs in models(args)]
     with tempfile.TemporaryDirectory() as folder:
-        for name, model, inputs in models(args):
+        for name, model, inputs, families in cases:
             if args.models and name not in args.models:
                 continue
-            program = export(model, inputs)
+            inputs = [value.to(args.device) for value in inputs]
+            program = export(model.to(args.device), inputs)
             path = pathlib.Path(folder) / "model.pt2"
             torch.export.save(program, path)
-            for family, rules in FAMILIES.items():
-                got = row(program, path, rules, inputs, args)
+            for family, rules in families.items():
+                compiles = args.compile and family in ("alone", "all of them")
+                got = row(program, path, rules, inputs, compiles, args)
                 if got:
-                    print(f"{name:12}{family:16}{got[0]:6}{got[1]:8.2f}{got[2]:8.2f}{got[3]:10.2f}", flush=True)
+                    print(f"{name:14}{family:16}{got[0]:6}{got[1]:8.2f}{got[2]:8.2f}{got[3]:10.2f}", flush=True)
 
 
 if __name__ == "__main__":
