@@ -154,9 +154,10 @@ TEST(OldFiles, ReversedInPartAreWhatTheyWereThen) {
 TEST(OldFiles, CoverEveryTransformation) {
   std::string logs;
   for (const std::string& name : rewritten_files()) logs += read_file(kFolder / (name + ".log"));
-  for (const auto& transformation : registry())
-    if (!dynamic_cast<const Rule*>(transformation.get()))
-      EXPECT_NE(logs.find(transformation->name()), std::string::npos) << transformation->name();
+  for (const auto& transformation : registry()) {
+    if (dynamic_cast<const Rule*>(transformation.get())) continue;  // younger than these files
+    EXPECT_NE(logs.find(transformation->name()), std::string::npos) << transformation->name();
+  }
 }
 
 }  // namespace
