@@ -41,8 +41,10 @@ NodeId Writer::buffer(const std::string& name, at::Tensor tensor) {
     else
       builder_.state(entry);
   }
-  return spelling_ == Spelling::module && name.find('.') == name.npos ? builder_.get_attr(name)
-                                                                      : read(name);
+  if (spelling_ != Spelling::module || name.find('.') != name.npos) return read(name);
+  const NodeId id = builder_.get_attr(name);
+  values_[id] = tensor;
+  return id;
 }
 
 NodeId Writer::read(const std::string& name) {

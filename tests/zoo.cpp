@@ -90,13 +90,28 @@ Model divisions(Writer& w) {
       "Tensor"));
 }
 
+// What is handed on, computed twice, or the same every time.
+Model untidy(Writer& w) {
+  const NodeId x = w.input({3, 4});
+  const NodeId table = w.buffer("table", w.random({4}));
+  const NodeId fixed = w.call("sigmoid", {w.call("exp", {table})});
+  const NodeId idle = w.call("dropout", {w.linear(x, "first", 4), 0.1, false});
+  const NodeId left = w.call("mul", {idle, fixed}, "Tensor");
+  const NodeId again = w.call("mul", {idle, fixed}, "Tensor");
+  const NodeId turned = w.call("transpose", {again, 0, 1}, "int");
+  const NodeId back = w.call("transpose", {turned, 0, 1}, "int");
+  const NodeId sum = w.call("add", {left, w.call("clone", {back})}, "Tensor");
+  return w.build(Tuple{{w.linear(sum, "l", 4), w.linear(sum, "r", 4)}});
+}
+
 struct Recipe {
   const char* name;
   Model (*write)(Writer&);
 };
-constexpr Recipe kRecipes[] = {{"encoder", encoder},         {"convolutions", convolutions},
-                               {"norms", norms_and_linears}, {"corners", corners},
-                               {"in_place", in_place},       {"divisions", divisions}};
+constexpr Recipe kRecipes[] = {
+    {"encoder", encoder}, {"convolutions", convolutions}, {"norms", norms_and_linears},
+    {"corners", corners}, {"in_place", in_place},         {"divisions", divisions},
+    {"untidy", untidy}};
 
 }  // namespace
 

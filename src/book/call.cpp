@@ -38,6 +38,7 @@ std::unique_ptr<Entry> read_entry(const std::string& target, bool method) {
   }
   entry->facts = facts_of(entry->name);
   entry->effect = effect_of(*entry, method);
+  entry->draws = may_draw_numbers(*entry);
   return entry;
 }
 
@@ -92,8 +93,10 @@ const Entry& look_up(const Node& node) {
   auto it = entries.find(node.target);
   if (it == entries.end()) it = entries.emplace(node.target, read_entry(node.target, method)).first;
   Entry& entry = *it->second;
-  if (entry.parts.is_op() && !entry.schema && (entry.schema = find_schema(entry.parts)))
+  if (entry.parts.is_op() && !entry.schema && (entry.schema = find_schema(entry.parts))) {
     entry.effect = effect_of(entry, method);
+    entry.draws = may_draw_numbers(entry);
+  }
   return entry;
 }
 

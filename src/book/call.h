@@ -25,7 +25,8 @@ struct Entry {
   const c10::FunctionSchema* schema = nullptr;  // of an operator that is spelled out
   const Function* function = nullptr;  // of torch.nn.functional, where it differs from aten
   std::uint32_t facts = 0;
-  Effect effect;  // whatever its arguments are
+  Effect effect;       // whatever its arguments are
+  bool draws = false;  // random numbers, with some arguments
 };
 const Entry& look_up(const Node& node);  // of a call_function or call_method
 

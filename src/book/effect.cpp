@@ -128,4 +128,69 @@ Effect effect_of(const Model& model, const Node& node) {
   return entry.effect;
 }
 
+bool may_draw_numbers(const Entry& entry) {
+  for (const c10::OperatorHandle& op : overloads(entry.name))
+    if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
+  return false;
+}
+
+namespace {
+
+bool is_zero(const std::optional<Arg>& arg) {
+  if (!arg) return false;
+  if (const auto* integer = arg->get<std::int64_t>()) return *integer == 0;
+  return arg->get<double>() && *arg->get<double>() == 0;
+}
+
+bool is_off(const Call& call, const char* flag) {
+  if (!call.takes(flag)) return false;
+  const auto value = call.argument(flag);
+  return value && !may_be_true(*value);
+}
+
+// What could draw random numbers with other arguments.
+bool is_quiet(const Call& call) {
+  for (const char* flag : {"train", "training"})
+    if (is_off(call, flag)) return true;
+  for (const char* chance : {"p", "dropout_p", "dropout"})
+    if (call.takes(chance) && is_zero(call.argument(chance))) return true;
+  return false;
+}
+
+bool shows_fresh_memory(std::string_view name) {
+  return name.starts_with("empty") || name.starts_with("new_empty");
+}
+
+constexpr std::string_view kUnknown = "refx does not know what it does";
+constexpr std::string_view kDraws = "it draws random numbers";
+
+std::string_view why_not_repeatable_module(const Model& model, const Node& node) {
+  const Call call(model, node);
+  if (!call.module() || !call.module()->custom.empty() || call.spelled() != Call::Spelled::module)
+    return kUnknown;
+  const Layer& layer = *find_layer(call.module()->type);
+  if (call.module()->training && has(layer.op, kWritesSilently))
+    return "it is in training mode, and keeps statistics";
+  for (const c10::OperatorHandle& op : overloads(layer.op))
+    if (op.hasTag(at::Tag::nondeterministic_seeded) && !is_quiet(call)) return kDraws;
+  return {};
+}
+
+}  // namespace
+
+std::string_view why_not_repeatable(const Model& model, const Node& node) {
+  const Effect effect = effect_of(model, node);
+  if (node.op == Opcode::call_module) {
+    if (const auto why = why_not_repeatable_module(model, node); !why.empty()) return why;
+  } else {
+    const Entry& entry = look_up(node);
+    const bool op = entry.parts.is_op() || entry.parts.kind == Target::Kind::packet;
+    if (entry.name.empty() || (op && !entry.parts.is_aten())) return kUnknown;
+    if (entry.schema && entry.schema->returns().empty()) return "it gives no result";
+    if (shows_fresh_memory(entry.name)) return "it shows memory as it finds it";
+    if (entry.draws && !is_quiet(Call(model, node))) return kDraws;
+  }
+  return effect.writes_first || effect.writes_all ? "it may write to its arguments" : "";
+}
+
 }  // namespace refx::book

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "refx/model.h"
 
 namespace refx::book {
@@ -12,8 +14,13 @@ struct Effect {
 };
 Effect effect_of(const Model& model, const Node& node);
 
+// Why calling a node twice is not the same as calling it once and reading its result twice: "it
+// draws random numbers"; empty if it is.
+std::string_view why_not_repeatable(const Model& model, const Node& node);
+
 // Of a target, whatever the arguments are.
 struct Entry;
 Effect effect_of(const Entry& entry, bool method);
+bool may_draw_numbers(const Entry& entry);
 
 }  // namespace refx::book

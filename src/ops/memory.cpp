@@ -8,9 +8,17 @@
 namespace refx {
 
 Writes::Writes(const Model& model) : graph_(model.graph()), parent_(model.graph().id_limit()) {
-  std::vector<std::pair<NodeId, NodeId>> writes;  // written value, writer
+  std::vector<std::pair<NodeId, NodeId>> writes;    // written value, writer
+  std::unordered_map<const void*, NodeId> readers;  // of a storage, the first
   for (NodeId id : graph_) {
     const Node& node = graph_[id];
+    if (const auto name = bound_state(node); !name.empty()) {
+      const StateId state = model.state().find(name);
+      if (!state || !model.state().tensor(state).has_storage()) continue;
+      const void* storage = model.state().tensor(state).storage().unsafeGetStorageImpl();
+      join(id, readers.emplace(storage, id).first->second);
+      continue;
+    }
     const book::Effect effect = book::effect_of(model, node);
     if (!effect.views && !effect.writes_first && !effect.writes_all) continue;
     bool first = true;
@@ -18,8 +26,7 @@ Writes::Writes(const Model& model) : graph_(model.graph()), parent_(model.graph(
     const bool first_only =
         effect.writes_first && !effect.writes_all && book::name_of_call(model, node) != "set_";
     for_each_input(node, [&](NodeId input) {
-      if (effect.views && (first || !first_only))
-        if (const NodeId a = root(id), b = root(input); a != b) parent_[a.value] = b;
+      if (effect.views && (first || !first_only)) join(id, input);
       if (effect.writes_all || (effect.writes_first && first)) writes.emplace_back(input, id);
       first = false;
     });
@@ -32,6 +39,10 @@ NodeId Writes::root(NodeId node) const {
   while (parent_[top.value]) top = parent_[top.value];
   while (parent_[node.value]) node = std::exchange(parent_[node.value], top);
   return top;
+}
+
+void Writes::join(NodeId a, NodeId b) {
+  if (a = root(a), b = root(b); a != b) parent_[a.value] = b;
 }
 
 bool Writes::between(NodeId value, NodeId first, NodeId last) const {

@@ -14,10 +14,14 @@ class Writes {
   explicit Writes(const Model& model);
   // Whether the memory of `value` may be written after `first` and before `last` run.
   bool between(NodeId value, NodeId first, NodeId last) const;
+  bool ever(NodeId value) const { return writers_.contains(root(value)); }
+
+  // One of the values that may share its memory, the same for all of them.
+  NodeId root(NodeId node) const;
+  // As if the two, which nobody writes, shared theirs.
+  void join(NodeId a, NodeId b);
 
  private:
-  NodeId root(NodeId node) const;
-
   const Graph& graph_;
   mutable std::vector<NodeId> parent_;                       // values that may share memory
   std::unordered_map<NodeId, std::vector<NodeId>> writers_;  // root -> writing nodes, in order

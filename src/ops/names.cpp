@@ -39,6 +39,18 @@ std::string kept_modules_around(const Model& model, const Node& node) {
   return around;
 }
 
+std::string why_not_across_modules(const Model& model, NodeId value, NodeId by) {
+  if (model.kept_modules().empty()) return "";
+  const std::string around = kept_modules_around(model, model.graph()[value]);
+  std::vector<NodeId> others = model.graph().users(value);
+  others.push_back(by);
+  for (NodeId id : others)
+    if (const std::string other = kept_modules_around(model, model.graph()[id]); other != around)
+      return fmt::format("it enters or leaves a module that keeps its calls ({})",
+                         around.empty() ? other : around);
+  return "";
+}
+
 std::string site_name(const Node& node) {
   const std::string path = module_path(node);
   return path.empty() ? node.name : path + "." + node.name;

@@ -180,10 +180,13 @@ bool reorders(const Call& call) {
 
 // Whether the second undoes the first, whatever the rank is.
 bool is_same_swap(const Model& model, const Node& first, const Node& second) {
-  return !Call(model, first).is("permute") &&
-         book::name_of_call(model, first) == book::name_of_call(model, second) &&
-         first.kwargs.empty() && second.kwargs.empty() && numbers(first) &&
-         numbers(first) == numbers(second);
+  const Call call(model, first);
+  if (call.is("permute") || !Call(model, second).is(call.name())) return false;
+  auto a = numbers(first), b = numbers(second);
+  if (!a || !b || !first.kwargs.empty() || !second.kwargs.empty()) return false;
+  std::sort(a->begin(), a->end());
+  std::sort(b->begin(), b->end());
+  return a == b;
 }
 
 // The value whose dimensions are in place again after this transposition, and maybe the one before.

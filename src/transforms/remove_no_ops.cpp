@@ -1,0 +1,98 @@
+// Before:   y = dropout(x)                 in eval; a copy, a conversion to the dtype it has, a
+// view
+//                                          of the shape it has, x * 1, two transpositions that undo
+//                                          each other, …: ops/no_op.h
+// After:    whoever reads y reads x
+// Refuses:  memory that may be written in place; a copy with other strides; a result of the model
+//           that would become an input, a stored tensor or another result, or share their memory;
+//           a value that enters or leaves a module that keeps its calls
+// Numerics: the same bits
+//
+// Dropout is gone: the model is one for inference until the step is reversed.
+
+#include "book/call.h"
+#include "ops/names.h"
+#include "ops/no_op.h"
+#include "ops/sharing.h"
+#include "refx/transforms.h"
+
+namespace refx {
+
+namespace {
+
+std::vector<Dim> strides_of(const TensorType& type) {
+  return type.strides.empty() ? contiguous_strides(type.sizes) : type.strides;
+}
+
+bool asks_for_copy(const book::Call& call) {
+  if (!call.takes("copy")) return false;
+  const auto copy = call.argument("copy");
+  return !copy || *copy != Arg(false);
+}
+
+// Whether the strides of the result are those of what it hands on. Those that a graph of torch.fx
+// records are of an example.
+bool keeps_strides(const Model& model, NodeId id, NodeId input) {
+  const Node& node = model.graph()[id];
+  const book::Call call(model, node);
+  for (const char* view :
+       {"identity", "alias", "detach", "slice", "expand", "getitem", "transpose", "permute", "t"})
+    if (call.is(view)) return true;
+  if (call.name().ends_with("dropout")) return true;
+  const TypePtr& given = model.graph()[input].type;
+  return call.spelled() == book::Call::Spelled::op && node.type && given &&
+         strides_of(*node.type) == strides_of(*given);
+}
+
+std::string why_not(const Model& model, NodeId id, NodeId input, const Sharing& sharing) {
+  const book::Call call(model, model.graph()[id]);
+  if (!keeps_strides(model, id, input)) return "its strides may be others than its input's";
+  if (std::string why = why_not_across_modules(model, id, input); !why.empty()) return why;
+  return sharing.why_not(id, input, asks_for_copy(call));
+}
+
+// What led from `from` back to `to` and is not read any more.
+void erase_unread(Editor& editor, NodeId from, NodeId to) {
+  while (from != to && editor.graph().num_users(from) == 0) {
+    const Node& node = editor.graph()[from];
+    const std::string module = node.op == Opcode::call_module ? node.target : "";
+    NodeId next;
+    for_each_input(node, [&](NodeId input) { next = next ? next : input; });
+    editor.erase_node(from);
+    if (!module.empty() && editor.graph().num_callers(module) == 0)
+      editor.erase_module(editor.modules().find(module));
+    from = next;
+  }
+}
+
+}  // namespace
+
+Findings RemoveNoOps::find(const Model& model) const {
+  Findings findings;
+  std::optional<Sharing> sharing;
+  for (NodeId id : model.graph()) {
+    if (model.graph().num_users(id) == 0) continue;
+    const NodeId input = no_op_input(model, id);
+    if (!input) continue;
+    if (!sharing) sharing.emplace(model);
+    Site site{site_name(model.graph()[id]), {id}};
+    std::string reason = why_not(model, id, input, *sharing);
+    if (!reason.empty()) {
+      findings.refusals.push_back({std::move(site), std::move(reason)});
+      continue;
+    }
+    sharing->replace(id, input);
+    findings.sites.push_back(std::move(site));
+  }
+  return findings;
+}
+
+void RemoveNoOps::apply(Editor& editor, const Site& site) const {
+  const NodeId id = site.nodes[0], input = no_op_input(editor.model(), id);
+  for (NodeId user : editor.graph().users(id))
+    editor.mark(editor.graph()[user].op == Opcode::output ? input : user, signature());
+  editor.replace_uses(id, input);
+  erase_unread(editor, id, input);
+}
+
+}  // namespace refx
