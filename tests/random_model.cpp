@@ -58,7 +58,7 @@ class Interpreter {
     const NodeId x = value(i.from);
     const at::Tensor& v = writer_.value(x);
     if (!at::isFloatingType(v.scalar_type()) || v.dim() == 0) return;
-    switch (i.kind % 10) {
+    switch (i.kind % 12) {
       case 0:
         return push(writer_.call(pick<std::string>({"relu", "tanh", "sigmoid"}, i.a), {x}));
       case 1:
@@ -75,6 +75,10 @@ class Interpreter {
         return in_place(x, i);
       case 8:
         return view(x, i);
+      case 9:
+        return idle(x, i);
+      case 10:
+        return scaled(x, i);
       default:
         return push(writer_.call("add", {x, x}, "Tensor"));
     }
@@ -127,6 +131,7 @@ class Interpreter {
     // Weights and inputs are left alone: the model must give the same result twice.
     const NodeId copy = writer_.call("mul", {x, 1.5}, "Tensor");
     push(copy);
+    if (one_in(2, i.a)) push(writer_.call("mul", {x, 1.5}, "Tensor"));
     if (one_in(2, i.d)) linears(copy, i);
     push(writer_.call(pick<std::string>({"relu_", "tanh_", "neg_"}, i.e), {copy}));
     if (one_in(2, i.c)) linears(copy, i);
@@ -146,6 +151,31 @@ class Interpreter {
       default:
         return push(writer_.call("flatten", {x, 1}, "using_ints"));
     }
+  }
+
+  // Hands x on.
+  void idle(NodeId x, const Instruction& i) {
+    switch (i.a % 4) {
+      case 0:
+        return push(writer_.call("dropout", {x, 0.1, false}));
+      case 1:
+        return push(writer_.call("clone", {x}));
+      case 2:
+        return push(writer_.call("mul", {x, 1}, "Tensor"));
+      default:
+        return push(writer_.call("reshape", {x, List{Args(writer_.value(x).sizes().begin(),
+                                                          writer_.value(x).sizes().end())}}));
+    }
+  }
+
+  // By what depends on a stored tensor alone.
+  void scaled(NodeId x, const Instruction& i) {
+    const at::Tensor scale = writer_.random({writer_.value(x).size(-1)});
+    scale.set_requires_grad(one_in(3, i.a));
+    const NodeId stored = writer_.buffer("scale" + std::to_string(live_.size()), scale);
+    NodeId factor = writer_.call("tanh", {stored});
+    if (one_in(2, i.b)) factor = writer_.call("mul", {factor, factor}, "Tensor");
+    push(writer_.call("mul", {x, factor}, "Tensor"));
   }
 
   const Recipe& recipe_;
