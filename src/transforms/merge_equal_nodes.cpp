@@ -122,12 +122,17 @@ class Values {
   std::unordered_map<Key, NodeId, Hash> calls_;
 };
 
-// Why the two calls may give different values.
-std::string why_not_equal(const Model& model, NodeId id, const Sharing& sharing) {
-  const Node& node = model.graph()[id];
-  if (const auto why = book::why_not_repeatable(model, node); !why.empty()) return std::string(why);
-  bool written = sharing.is_written(id);
-  for_each_input(node, [&](NodeId input) { written = written || sharing.is_written(input); });
+// Why the two calls may give different values, or what they gave may differ later.
+std::string why_not_equal(const Model& model, NodeId id, NodeId first, const Sharing& sharing) {
+  const Graph& graph = model.graph();
+  if (const auto why = book::why_not_repeatable(model, graph[id]); !why.empty())
+    return std::string(why);
+  bool written = false;
+  for (NodeId one : {id, first}) {
+    written = written || sharing.is_written(one);
+    for_each_input(graph[one],
+                   [&](NodeId input) { written = written || sharing.is_written(input); });
+  }
   return written ? "what it reads or gives may be written in place" : "";
 }
 
@@ -150,7 +155,7 @@ Findings MergeEqualNodes::find(const Model& model) const {
     const NodeId first = values.first_equal(id);
     if (!first) continue;
     if (!sharing) sharing.emplace(model);
-    std::string reason = why_not_equal(model, id, *sharing);
+    std::string reason = why_not_equal(model, id, first, *sharing);
     if (reason.empty()) {
       values.are_equal(id, first);
       reason = why_not_across_modules(model, id, first);

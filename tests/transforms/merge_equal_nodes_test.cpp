@@ -134,6 +134,21 @@ TEST(MergeEqualNodes, RefusesWrites) {
                    "may be written in place");
 }
 
+// What is computed of the two differs once one of them was written.
+TEST(MergeEqualNodes, RefusesWhatIsComputedOfAWrittenValue) {
+  expect_refused(kName, R"(graph():
+    %x : f32[4] = placeholder[target=x]
+    %a = call_function[target=aten.mul.Tensor](args = (%x, 1.5))
+    %b = call_function[target=aten.mul.Tensor](args = (%x, 1.5))
+    %w = call_function[target=aten.tanh_.default](args = (%a,))
+    %c = call_function[target=aten.exp.default](args = (%a,))
+    %d = call_function[target=aten.exp.default](args = (%b,))
+    %z = call_function[target=aten.add.Tensor](args = (%c, %d))
+    return z
+)",
+                 "may be written in place");
+}
+
 TEST(MergeEqualNodes, RefusesToReturnOneTensorTwice) {
   const std::string text = R"(graph():
     %x : f32[4] = placeholder[target=x]
