@@ -21,10 +21,13 @@ from torch import nn
 import refx
 from refx.fx import (
     ChangeTrueDivToMulByInverse,
+    FoldConstants,
     FuseBatchNorm1dInLinear,
     FuseBatchNorm2dInConv2d,
     FuseBiasInLinear,
+    MergeEqualNodes,
     MergeLinears,
+    RemoveNoOps,
     compose,
     log,
     reverse,
@@ -35,6 +38,7 @@ BIAS = "fuse-bias-in-linear"
 DIV = "change-true-div-to-mul-by-inverse"
 CONV = "fuse-batch-norm-2d-in-conv-2d"
 NORM = "fuse-batch-norm-1d-in-linear"
+TIDY = ("remove-no-ops", "fold-constants", "merge-equal-nodes")
 
 
 # ---- models -----------------------------------------------------------------------------------
@@ -104,6 +108,29 @@ class Tied(nn.Module):
         return self.head(y) / 7 + self.out(self.up(y))
 
 
+class Scale(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(width), requires_grad=False)
+
+    def forward(self, x):
+        return x * (torch.sigmoid(self.table) + 1)
+
+
+class Untidy(nn.Module):
+    """What is handed on, computed twice, or the same every time."""
+
+    def __init__(self, width=6):
+        super().__init__()
+        self.hidden = nn.Linear(width, width)
+        self.drop = nn.Dropout()
+        self.scale = Scale(width)
+
+    def forward(self, x):
+        y = self.scale(self.drop(self.hidden(x)))
+        return y.relu() * y.exp() + y.relu()
+
+
 def settled(module):
     """Batch norms as they are after training, in a module that is evaluated."""
     for m in module.modules():
@@ -128,6 +155,7 @@ def models():
     yield "convolutions", settled(Convolutions()), (torch.randn(2, 2, 6, 6),), None
     yield "tied", settled(Tied()), (torch.randint(0, 7, (2, 3)),), None
     yield "bfloat16", settled(Encoder()).bfloat16(), (torch.randn(2, 3, 6).bfloat16(),), None
+    yield "untidy", settled(Untidy()), (torch.randn(2, 6),), {"x": batch}
 
 
 # ---- .pt2 -------------------------------------------------------------------------------------
@@ -173,6 +201,8 @@ class Files:
         self.write("apply", "tied", "tied.all", MERGE, DIV, BIAS)
         self.write("apply", "bfloat16", "bfloat16.all", MERGE, NORM, BIAS, DIV)
         self.write("reverse", "bfloat16.all", "bfloat16.middle", MERGE)
+        self.write("apply", "untidy", "untidy.all", *TIDY, BIAS)
+        self.write("reverse", "untidy.all", "untidy.middle", "2")
         self.train()
         for path in self.folder.glob("*.*.pt2"):
             path.with_suffix(".log").write_text(text(refx.load(path).log()))
@@ -195,6 +225,8 @@ def save_graph_modules(folder):
     everything = compose(MergeLinears(), ChangeTrueDivToMulByInverse(), FuseBatchNorm2dInConv2d(),
                          FuseBatchNorm1dInLinear(), FuseBiasInLinear())
 
+    tidy = compose(RemoveNoOps(), FoldConstants(), MergeEqualNodes(), FuseBiasInLinear())
+
     def keep(name, gm):
         torch.save(gm, folder / f"{name}.pt")
         (folder / f"{name}.log").write_text(text(log(gm)))
@@ -206,7 +238,7 @@ def save_graph_modules(folder):
     for name, module, inputs, _ in models():
         gm = torch.fx.symbolic_trace(module)
         keep_original(name, copy.deepcopy(gm), inputs)
-        everything(gm)
+        (tidy if name == "untidy" else everything)(gm)
         keep(f"{name}.all", gm)
         reverse(gm, "1")
         keep(f"{name}.middle", gm)
