@@ -236,9 +236,13 @@ void expect_reversible(const Transformation& transformation, const Model& origin
 }  // namespace
 
 Model expect_rewritten(const std::string& name, std::string_view before, std::string_view after) {
+  return expect_rewritten(find_transformation(name), before, after);
+}
+
+Model expect_rewritten(const Transformation& transformation, std::string_view before,
+                       std::string_view after) {
   const Model original = parse_filled(before);
   Model model = original;
-  const Transformation& transformation = find_transformation(name);
   transformation(model);
   // The text may leave out what parse fills in.
   EXPECT_EQ(print(model), print(parse(after)));
@@ -248,17 +252,25 @@ Model expect_rewritten(const std::string& name, std::string_view before, std::st
 }
 
 void expect_applies(const std::string& name, const Model& original) {
+  expect_applies(find_transformation(name), original);
+}
+
+void expect_applies(const Transformation& transformation, const Model& original) {
   Model model = original;
-  const Transformation& transformation = find_transformation(name);
   const Outcome outcome = transformation(model);
   ASSERT_FALSE(outcome.steps.empty())
-      << name << " found no site; first refusal: "
+      << transformation.name() << " found no site; first refusal: "
       << (outcome.refusals.empty() ? "none" : outcome.refusals[0].reason);
   expect_reversible(transformation, original, model);
 }
 
 void expect_refused(const std::string& name, const Model& original, std::string_view reason) {
-  const Findings findings = find_transformation(name).find(original);
+  expect_refused(find_transformation(name), original, reason);
+}
+
+void expect_refused(const Transformation& transformation, const Model& original,
+                    std::string_view reason) {
+  const Findings findings = transformation.find(original);
   EXPECT_TRUE(findings.sites.empty()) << "site: " << findings.sites[0].name;
   std::string reasons;
   for (const Refusal& refusal : findings.refusals) {
@@ -268,7 +280,7 @@ void expect_refused(const std::string& name, const Model& original, std::string_
   EXPECT_NE(reasons.find(reason), std::string::npos) << "reasons given:\n" << reasons;
   Model model = original;
   const std::string before = snapshot(model);
-  find_transformation(name)(model);
+  transformation(model);
   EXPECT_EQ(snapshot(model), before);
   EXPECT_TRUE(model.history().empty());
 }
@@ -278,9 +290,13 @@ void expect_refused(const std::string& name, std::string_view text, std::string_
 }
 
 void expect_no_match(const std::string& name, std::string_view text) {
-  const Findings findings = find_transformation(name).find(parse_filled(text));
+  expect_no_match(find_transformation(name), text);
+}
+
+void expect_no_match(const Transformation& transformation, std::string_view text) {
+  const Findings findings = transformation.find(parse_filled(text));
   EXPECT_TRUE(findings.sites.empty());
-  EXPECT_TRUE(findings.refusals.empty());
+  for (const Refusal& refusal : findings.refusals) ADD_FAILURE() << refusal.reason;
 }
 
 }  // namespace refx::testing

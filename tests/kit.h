@@ -40,15 +40,21 @@ void expect_same_results(const Model& a, const Model& b, const std::vector<c10::
 // Applies the transformation to the text and compares with the expected text; then validates, runs
 // both forms, reverses to the identical model and redoes to the identical result.
 // Returns the transformed model.
+Model expect_rewritten(const Transformation& transformation, std::string_view before,
+                       std::string_view after);
 Model expect_rewritten(const std::string& transformation, std::string_view before,
                        std::string_view after);
 // The same for a model at hand; any number of sites, but at least one.
+void expect_applies(const Transformation& transformation, const Model& model);
 void expect_applies(const std::string& transformation, const Model& model);
 // No site, and a refusal whose reason contains the text; the model stays as it is.
+void expect_refused(const Transformation& transformation, const Model& model,
+                    std::string_view reason);
 void expect_refused(const std::string& transformation, const Model& model, std::string_view reason);
 void expect_refused(const std::string& transformation, std::string_view text,
                     std::string_view reason);
 // Neither a site nor a refusal.
+void expect_no_match(const Transformation& transformation, std::string_view text);
 void expect_no_match(const std::string& transformation, std::string_view text);
 
 }  // namespace refx::testing
