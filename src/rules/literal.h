@@ -24,6 +24,7 @@ bool is_operator(std::string_view target);
 // What a rule can ask: rank(x), size(x, dim), dtype(x), floating(x), near(a, b), sqrt(c) …
 bool is_question(std::string_view name);
 const std::vector<std::string>& questions();
+std::size_t arguments_of(std::string_view question);
 // Whether what it gives may be a tensor: either(b, 0.0).
 inline bool may_give_tensor(std::string_view question) { return question == "either"; }
 // As the target of a node: "rule.rank".
@@ -37,5 +38,6 @@ Literal compute(std::string_view target, const Args& args, const TypeOfValue& ty
 
 std::optional<double> number_of(const Arg& arg);  // an integer or a float, not a truth value
 bool same_number(const Arg& a, const Arg& b);     // 2 is 2.0
+bool truth_of(const Arg& arg);                    // as in Python
 
 }  // namespace refx::rules

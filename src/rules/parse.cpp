@@ -43,13 +43,17 @@ class BodyReader {
     inputs_.push_back(id);
   }
 
-  // name, … = expression
+  // A name that stands for something elsewhere in the rule.
+  void take(const std::string& name) { taken_.insert(name); }
+
+  // name = expression
   void assignment() {
     const std::size_t at = cursor_.position();
     const std::string name = cursor_.name("a name, 'return' or the next part of the rule");
     if (name.find('.') != name.npos)
       cursor_.fail(at, fmt::format("'{}' cannot be the name of a value", name));
-    if (names_.contains(name)) cursor_.fail(at, fmt::format("'{}' has a value already", name));
+    if (names_.contains(name) || taken_.contains(name))
+      cursor_.fail(at, fmt::format("'{}' has a value already", name));
     cursor_.expect('=');
     names_.emplace(name, expression());
     assigned_.push_back(name);
@@ -62,8 +66,12 @@ class BodyReader {
       results_.push_back(expression());
     } while (cursor_.accept(','));
     end_of_statement();
-    if (place_ == Place::before)
-      for (const Arg& result : results_) require_call(at, result);
+    if (place_ != Place::before) return;
+    for (const Arg& result : results_) {
+      require_call(at, result);
+      if (std::count(results_.begin(), results_.end(), result) > 1)
+        cursor_.fail(at, "'before' returns the same value twice");
+    }
   }
 
   Arg condition() { return expression(); }
@@ -71,7 +79,6 @@ class BodyReader {
   bool returned() const { return !results_.empty(); }
   const std::vector<std::string>& assigned() const { return assigned_; }
   const Arg& value_of(const std::string& name) const { return names_.at(name); }
-  bool uses(const std::string& name) const { return used_.contains(name); }
   bool is_literal(const Arg& arg) const {
     const NodeId* id = arg.get<NodeId>();
     return !id || std::find(literals_.begin(), literals_.end(), *id) != literals_.end();
@@ -203,7 +210,6 @@ class BodyReader {
     if (ahead.peek('(') && name != "device" && name != "complex") return call(at);
     if (const auto it = names_.find(name); it != names_.end()) {
       cursor_.word();
-      used_.emplace(name, at);
       return it->second;
     }
     static constexpr std::string_view kWords[] = {"None", "True",   "False",  "inf",
@@ -248,6 +254,9 @@ class BodyReader {
       cursor_.fail(
           at, fmt::format("'before' cannot ask for {}(…): write a condition into 'where'", name));
     if (!kwargs.empty()) cursor_.fail(at, fmt::format("{}(…) takes no names", name));
+    if (const std::size_t count = arguments_of(name); count != args.size())
+      cursor_.fail(at,
+                   fmt::format("{}(…) takes {} argument{}", name, count, count == 1 ? "" : "s"));
     const bool constant =
         std::none_of(args.begin(), args.end(), [](const Arg& arg) { return arg.is<NodeId>(); });
     if (constant) return constant_of(at, question_target(name), args);
@@ -303,8 +312,9 @@ class BodyReader {
     const bool aten = parts.is_aten();
     if (aten && book::overloads(parts.name).empty()) {
       const std::string near = book::nearest_operator(parts.name);
-      cursor_.fail(at, fmt::format("there is no operator '{}'{}", target,
-                                   near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+      cursor_.fail(at,
+                   fmt::format("there is no operator '{}'{}", target,
+                               near.empty() ? "" : fmt::format("; did you mean 'aten.{}'?", near)));
     }
     if (aten && parts.name.ends_with("_") && !parts.name.ends_with("__"))
       cursor_.fail(at, fmt::format("'{}' works in place; rules do not", target));
@@ -343,7 +353,7 @@ class BodyReader {
   Builder builder_;
   const Graph no_nodes_;
   std::map<std::string, Arg> names_;
-  std::map<std::string, std::size_t> used_;
+  std::set<std::string> taken_;
   std::vector<NodeId> inputs_, literals_;
   std::vector<std::pair<NodeId, std::size_t>> calls_;
   std::vector<std::string> assigned_;
@@ -398,10 +408,12 @@ class RuleReader {
   }
 
   void before() {
-    if (!cursor_.next_line() || !cursor_.accept("before")) cursor_.fail_expected("'before(…):'");
+    const bool more = cursor_.next_line();
+    const std::size_t at = cursor_.position();
+    if (!more || !cursor_.accept("before")) cursor_.fail_expected("'before(…):'");
     cursor_.sequence('(', ')', [&] { variable(); });
     cursor_.expect(':');
-    pattern();
+    pattern(at);
   }
 
   void variable() {
@@ -433,7 +445,7 @@ class RuleReader {
     const std::size_t at = cursor_.position();
     if (cursor_.accept("or")) {
       cursor_.expect(':');
-      return pattern();
+      return pattern(at);
     }
     if (cursor_.accept("once")) return once(at);
     if (cursor_.accept("after")) return after(at);
@@ -464,16 +476,29 @@ class RuleReader {
     if (!reader.returned()) cursor_.fail(at, fmt::format("'{}' returns nothing", part));
   }
 
-  void pattern() {
-    const std::size_t at = cursor_.position();
+  static std::set<NodeId> what_results_need(const Body& body) {
+    std::set<NodeId> needed;
+    std::vector<NodeId> next;
+    for (const Arg& result : body.results) next.push_back(*result.get<NodeId>());
+    while (!next.empty()) {
+      const NodeId id = next.back();
+      next.pop_back();
+      if (needed.insert(id).second)
+        for_each_input(body.model.graph()[id], [&](NodeId input) { next.push_back(input); });
+    }
+    return needed;
+  }
+
+  void pattern(std::size_t at) {
     BodyReader reader(cursor_, Place::before);
     declare_variables(reader);
     graph(at, reader, "before");
+    Body body = reader.finish();
+    const std::set<NodeId> needed = what_results_need(body);
     for (const Variable& variable : rule_.variables)
-      if (!variable.otherwise && !reader.uses(variable.name))
+      if (!variable.otherwise && !needed.contains(body.named.at(variable.name)))
         cursor_.fail(at, fmt::format("this 'before' does not use '{}', which has no default",
                                      variable.name));
-    Body body = reader.finish();
     reader.check_calls(body);
     if (!rule_.before.empty() && rule_.before[0].results.size() != body.results.size())
       cursor_.fail(at, "the forms of 'before' return different numbers of values");
@@ -488,6 +513,7 @@ class RuleReader {
     cursor_.expect(':');
     BodyReader reader(cursor_, Place::once);
     declare_variables(reader, /*tensors=*/false);
+    for (const Variable& variable : rule_.variables) reader.take(variable.name);
     statements([&] { reader.assignment(); });
     if (reader.assigned().empty()) cursor_.fail(at, "'once' computes nothing");
     rule_.once_names = reader.assigned();

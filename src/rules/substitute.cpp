@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "book/target.h"
 #include "ops/param.h"
@@ -94,12 +95,15 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
               const Match& match) {
   Values values = values_of(rule, rule.where, match);
   const Body& form = rule.before[match.form];
+  const Values of_form = values_of(rule, form, match);
   for (const auto& [name, id] : rule.where.named) {
     if (find_variable(rule, name)) continue;
     const auto it = form.named.find(name);
-    const NodeId of = it == form.named.end() ? NodeId{} : match.of[it->second.value];
-    values[id.value] = of ? Arg(of) : Arg(None{});
+    if (it == form.named.end()) continue;
+    const NodeId of = match.of[it->second.value];
+    values[id.value] = of ? Arg(of) : of_form[it->second.value];  // another name of a variable
   }
+  std::map<NodeId, std::string> problems;
   // Of all conditions, this one.
   std::vector<NodeId> needed;
   for_each_node(condition.value, [&](NodeId id) { needed.push_back(id); });
@@ -111,12 +115,29 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
         std::find(needed.begin(), needed.end(), id) == needed.end())
       continue;
     Args args;
-    for (const Arg& arg : node.args) args.push_back(substituted(arg, values));
+    std::string problem;
+    std::optional<Arg> decided;  // by an operand alone, whatever the other is
+    for (const Arg& arg : node.args) {
+      args.push_back(substituted(arg, values));
+      const NodeId* input = arg.get<NodeId>();
+      const auto it = input ? problems.find(*input) : problems.end();
+      if (it != problems.end())
+        problem = it->second;
+      else if (const bool truth = truth_of(args.back());
+               node.target == (truth ? "operator.or_" : "operator.and_"))
+        decided = truth;
+    }
+    if (decided) problem.clear();
     Literal literal =
-        compute(node.target, args, [&](NodeId value) { return known_type(model, value); });
-    if (!literal.problem.empty()) return literal;
+        decided ? Literal{*decided}
+        : problem.empty()
+            ? compute(node.target, args, [&](NodeId value) { return known_type(model, value); })
+            : no_literal(problem);
+    if (!literal.problem.empty()) problems[id] = literal.problem;
     values[id.value] = literal.value;
   }
+  if (const NodeId* id = condition.value.get<NodeId>(); id && problems.contains(*id))
+    return no_literal(problems[*id]);
   return {substituted(condition.value, values)};
 }
 
