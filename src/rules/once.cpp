@@ -58,6 +58,7 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
   Tuple all;
   for (const Arg& result : body.results) all.items.push_back(substituted(result, values));
   Executor executor(builder.build(std::move(all)));
+  executor.use_plans(false);  // it runs once, and types have no bits to plan with
   const c10::IValue outcome = executor.run({});
   std::vector<at::Tensor> results;
   for (const c10::IValue& value : outcome.toTupleRef().elements()) {
