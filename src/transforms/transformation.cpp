@@ -16,8 +16,10 @@ namespace refx {
 
 namespace {
 
-// A transformation whose result always has another site would never end.
+// A transformation whose result always has another site would never end: its rounds are counted,
+// and once the graph has grown a lot, what it made itself is left alone.
 constexpr int kMaxRounds = 64;
+constexpr std::size_t kMaxGrowth = 2, kSmallGraph = 64;
 
 Editor::Label label(const Transformation& transformation, std::string site) {
   return {transformation.name(), transformation.signature(), std::move(site),
@@ -46,6 +48,11 @@ StepId apply_site(Model& model, const Transformation& transformation, const Site
                           error.what_without_backtrace()));
 }
 
+bool lies_in(const Site& site, const IdSet<Node>& nodes) {
+  return std::all_of(site.nodes.begin(), site.nodes.end(),
+                     [&](NodeId node) { return nodes.contains(node); });
+}
+
 // A node that an earlier site of the same round wrote may not be what find() saw.
 bool is_fresh(const Model& model, const Site& site, const IdSet<Node>& written) {
   return std::all_of(site.nodes.begin(), site.nodes.end(), [&](NodeId node) {
@@ -57,18 +64,24 @@ bool is_fresh(const Model& model, const Site& site, const IdSet<Node>& written) 
 
 std::vector<Refusal> apply_sites(Model& model, const Transformation& transformation,
                                  const AcceptSite& accept, const OnStep& on_step) {
+  const std::size_t large = kMaxGrowth * model.graph().size() + kSmallGraph;
+  IdSet<Node> made;
   for (int round = 0;; ++round) {
     Findings findings = transformation.find(model);
     IdSet<Node> written;
     bool any = false;
     for (const Site& site : findings.sites) {
       if (round == kMaxRounds || !accept(site) || !is_fresh(model, site, written)) continue;
+      if (model.graph().size() > large && lies_in(site, made)) continue;
       const StepId id = apply_site(model, transformation, site);
       if (!id) continue;
       any = true;
       for (NodeId node : site.nodes) written.insert(node);
       for (const Edit& edit : model.history().back().edits)
-        if (const auto* change = std::get_if<Change<Node>>(&edit)) written.insert(change->id);
+        if (const auto* change = std::get_if<Change<Node>>(&edit)) {
+          written.insert(change->id);
+          made.insert(change->id);
+        }
       on_step(site, id);
     }
     if (!any) return std::move(findings.refusals);
