@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
 #include "book/call.h"
 #include "ops/names.h"
 #include "refx/error.h"
@@ -66,6 +70,25 @@ Site site_of(const Model& model, const Match& match) {
   return site;
 }
 
+// Of places within places, the outer ones: a norm with its weight, not the norm alone.
+void keep_outermost(std::vector<Site>& sites) {
+  std::unordered_map<NodeId, std::size_t> ends;  // by result
+  for (std::size_t i = 0; i < sites.size(); ++i) ends.emplace(sites[i].nodes[0], i);
+  std::vector<bool> within(sites.size());
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const std::unordered_set<NodeId> nodes(sites[i].nodes.begin(), sites[i].nodes.end());
+    for (NodeId node : nodes) {
+      const auto it = ends.find(node);
+      if (it == ends.end() || it->second == i) continue;
+      const auto& others = sites[it->second].nodes;
+      if (std::all_of(others.begin(), others.end(), [&](NodeId id) { return nodes.contains(id); }))
+        within[it->second] = true;
+    }
+  }
+  std::size_t at = 0;
+  std::erase_if(sites, [&](const Site&) { return within[at++]; });
+}
+
 RuleMatch as_shown(const rules::Definition& rule, const Model& model, const Match& match) {
   RuleMatch shown{model, match.outputs[0], {}};
   for (std::size_t i = 0; i < rule.variables.size(); ++i) {
@@ -105,6 +128,7 @@ Findings Rule::find(const Model& model) const {
     else
       findings.refusals.push_back({std::move(site), std::move(reason)});
   }
+  keep_outermost(findings.sites);
   return findings;
 }
 
