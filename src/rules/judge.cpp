@@ -10,6 +10,7 @@
 #include "ops/no_op.h"
 #include "ops/param.h"
 #include "refx/error.h"
+#include "rules/literal.h"
 #include "rules/once.h"
 #include "rules/rewrite.h"
 #include "rules/substitute.h"
@@ -83,6 +84,11 @@ std::string why_written(const Model& model, const Match& match, LazyWrites& writ
   for (NodeId id : match.beside)
     if (writes.between(id, id, last))
       return fmt::format("'{}' may be written in place", model.graph()[id].name);
+  // Copies are what they are copies of as long as nobody writes into either.
+  for (NodeId id : match.copies)
+    for (NodeId at = id, source = behind_no_ops(model, id); at; at = no_op_input(model, at))
+      if (writes.between(at, source, last))
+        return fmt::format("'{}' may be written in place", model.graph()[at].name);
   for (NodeId id : match.outputs)
     if (writes.between(id, id, last))
       return fmt::format("its result '{}' may be written in place", model.graph()[id].name);
@@ -128,7 +134,7 @@ std::string why_not_here(const Definition& rule, const Model& model, const Match
   for (const Condition& condition : rule.conditions) {
     const Literal literal = holds(rule, condition, model, match);
     if (!literal.problem.empty()) return fmt::format("{}: {}", condition.text, literal.problem);
-    if (literal.value == Arg(false)) return fmt::format("{} does not hold", condition.text);
+    if (!truth_of(literal.value)) return fmt::format("{} does not hold", condition.text);
   }
   return "";
 }
@@ -171,10 +177,9 @@ std::string why_not_in_order(const Model& model, const Match& match) {
 }
 
 // A result that becomes another value of the graph is another tensor for the one who gets it.
-std::string why_not_handed_on(const Definition& rule, const Model& model, const Match& match) {
+std::string why_not_handed_on(const Model& model, const Match& match, const Draft& made) {
   for (std::size_t i = 0; i < match.outputs.size(); ++i) {
-    const NodeId result = *rule.after.results[i].get<NodeId>();
-    if (rule.after.model.graph()[result].op == Opcode::call_function) continue;
+    if (made.calls[i]) continue;
     for (NodeId user : model.graph().users(match.outputs[i]))
       if (model.graph()[user].op == Opcode::output)
         return fmt::format("'{}' is returned by the model", model.graph()[match.outputs[i]].name);
@@ -222,11 +227,12 @@ std::string why_not(const Definition& rule, const Model& model, const Match& mat
   if (Dead dead = dead_nodes(model, match); !dead.problem.empty()) return dead.problem;
   for (auto* ask : {&why_not_these_calls, &why_not_in_order})
     if (std::string why = (*ask)(model, match); !why.empty()) return why;
-  for (auto* ask : {&why_not_here, &why_not_these_weights, &why_not_handed_on})
+  for (auto* ask : {&why_not_here, &why_not_these_weights})
     if (std::string why = (*ask)(rule, model, match); !why.empty()) return why;
   if (std::string why = why_written(model, match, writes); !why.empty()) return why;
   const Draft made = draft(rule, model, match);
   if (!made.problem.empty()) return made.problem;
+  if (std::string why = why_not_handed_on(model, match, made); !why.empty()) return why;
   if (std::string why = why_another_type(model, match, made); !why.empty()) return why;
   return why_not_finite(rule, model, match);
 } catch (const Error& error) {

@@ -30,13 +30,25 @@ const Args* items_of(const Arg& arg) {
   return nullptr;
 }
 
-// The value behind everything that only hands it on.
+// Whether a call may be left out that has this in the place of its last operand.
+bool is_neutral(std::string_view call, const Arg& operand) {
+  const bool adds = call == "add" || call == "sub", multiplies = call == "mul" || call == "div";
+  if (operand.is<None>()) return adds || multiplies || call == "to";
+  return (adds && same_number(operand, Arg(0))) || (multiplies && same_number(operand, Arg(1)));
+}
+
+// x + 2 * y is no y + 2 * x.
+bool has_order(const Reading& call) {
+  const Reading::Given* alpha = call.find("alpha");
+  return !is_commutative(call.name) || (alpha && !alpha->by_default);
+}
+
+}  // namespace
+
 NodeId behind_no_ops(const Model& model, NodeId id) {
   while (const NodeId input = no_op_input(model, id)) id = input;
   return id;
 }
-
-}  // namespace
 
 Reading read_form(const Body& body, NodeId id) {
   const Node& node = body.model.graph()[id];
@@ -64,8 +76,9 @@ Pattern::Pattern(const Definition& rule, const Body& body)
       const NodeId* node = given.value.get<NodeId>();
       if (!node) continue;
       const Variable* variable = this->variable(*node);
-      const bool may_lack =
-          variable && variable->otherwise && (given.name == "other" || part.reading.name == "to");
+      const bool may_lack = variable && variable->otherwise &&
+                            (given.name == "other" || given.name == "dtype") &&
+                            is_neutral(part.reading.name, *variable->otherwise);
       if (may_lack)
         part.optional = &given;
       else if (!part.principal)
@@ -121,7 +134,7 @@ class Search {
     std::vector<Binding> variables;
     std::vector<NodeId> of;
     std::vector<NodeId> left_out;  // calls of the form whose place is taken by an operand
-    std::vector<NodeId> through, beside;
+    std::vector<NodeId> through, beside, copies;
   };
 
   bool solve(State state) {
@@ -146,10 +159,19 @@ class Search {
   bool reach(const State& state, NodeId form, const Goal& goal) {
     const Pattern::Part& part = pattern_.parts_[form.value];
     const NodeId* given = goal.given.get<NodeId>();
-    if (state.of[form.value]) {
-      const bool again =
-          given && behind_no_ops(model_, *given) == behind_no_ops(model_, state.of[form.value]);
-      return again && solve(state);
+    if (const NodeId of = state.of[form.value]) {
+      if (!given || behind_no_ops(model_, *given) != behind_no_ops(model_, of)) return false;
+      State next = state;
+      if (*given != of) {
+        const auto& absent = state.left_out;
+        const bool inner = std::find(absent.begin(), absent.end(), form) == absent.end();
+        for (NodeId at : {*given, of}) {
+          next.copies.push_back(at);
+          for (; inner && no_op_input(model_, at); at = no_op_input(model_, at))
+            add_path(at, next.through);
+        }
+      }
+      return solve(std::move(next));
     }
     const bool root = goal.form == pattern_.body_->results[0];
     if (given) {
@@ -193,7 +215,7 @@ class Search {
                 const std::vector<NodeId>& through) {
     for (const Reading& reading : read_meanings(model_, node)) {
       if (reading.name != part.reading.name || (reading.inverse && !has_factor(part))) continue;
-      const bool swaps = is_commutative(reading.name);
+      const bool swaps = !has_order(reading) && !has_order(part.reading);
       for (int order = 0; order < (swaps ? 2 : 1); ++order) {
         State next = state;
         next.of[form.value] = node;
@@ -279,7 +301,10 @@ class Search {
     }
     const NodeId* a = binding.value.get<NodeId>();
     const NodeId* b = found.value.get<NodeId>();
-    if (a && b) return behind_no_ops(model_, *a) == behind_no_ops(model_, *b);
+    if (a && b && *a != *b) {
+      state.copies.insert(state.copies.end(), {*a, *b});
+      return behind_no_ops(model_, *a) == behind_no_ops(model_, *b);
+    }
     return binding.state == found.state && same_number(binding.value, found.value);
   }
 
@@ -294,6 +319,7 @@ class Search {
         if (!id) return false;
         const Arg source = behind_no_ops(model_, *id);
         const auto param = param_of(model_, &source);
+        if (param && param->node != *id) state.copies.push_back(*id);
         if (param) found = {param->node, param->state, true};
         return param.has_value();
       }
@@ -368,6 +394,7 @@ class Search {
     match.variables = std::move(found_.variables);
     match.of = std::move(found_.of);
     match.beside = std::move(found_.beside);
+    match.copies = std::move(found_.copies);
     return match;
   }
 

@@ -26,7 +26,11 @@ struct Match {
   std::vector<NodeId> outputs;  // whose values are kept
   std::vector<NodeId> inner;    // whose values are not, in the order of the graph
   std::vector<NodeId> beside;   // constants that were read as numbers
+  std::vector<NodeId> copies;   // that stand for what they hand on
 };
+
+// The value behind everything that only hands it on.
+NodeId behind_no_ops(const Model& model, NodeId id);
 
 // A call of a rule's graph, by the name under which those that mean the same are read.
 Reading read_form(const Body& body, NodeId id);

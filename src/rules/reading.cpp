@@ -59,10 +59,21 @@ Reading transpose(Arg of, std::int64_t a, std::int64_t b) {
   return {.name = "transpose", .args = {{"self", std::move(of)}, {"dim0", a}, {"dim1", b}}};
 }
 
+bool is_real(const Model& model, NodeId id) {
+  const auto dtype = known_dtype(model, id);
+  return dtype && !c10::isComplexType(*dtype);
+}
+
 // t, permute, transpose, swapaxes …: as a transpose of the dimensions counted from the end.
 std::optional<Reading> as_transpose(const Model& model, Reading call) {
   const Given* self = call.find("self");
   if (!self || !self->value.is<NodeId>()) return std::nullopt;
+  const NodeId id = *self->value.get<NodeId>();
+  const auto rank = known_rank(model, id);
+  // x.T turns all dimensions round, and a vector is its own.
+  if (call.name == "numpy_T" && rank != 2) return std::nullopt;
+  if (call.name == "t" && rank && *rank < 2) return std::nullopt;
+  if (call.name == "adjoint" && !is_real(model, id)) return std::nullopt;
   if (call.name == "t" || call.name == "numpy_T" || call.name == "mT" || call.name == "adjoint")
     return transpose(self->value, -2, -1);
   if (call.name == "permute") {
@@ -76,7 +87,7 @@ std::optional<Reading> as_transpose(const Model& model, Reading call) {
   const Given* b = call.find(axes ? "axis1" : "dim1");
   if (!a || !b || !a->value.is<std::int64_t>() || !b->value.is<std::int64_t>()) return std::nullopt;
   std::int64_t first = *a->value.get<std::int64_t>(), second = *b->value.get<std::int64_t>();
-  if (const auto rank = known_rank(model, *self->value.get<NodeId>())) {
+  if (rank) {
     if (first >= 0) first -= static_cast<std::int64_t>(*rank);
     if (second >= 0) second -= static_cast<std::int64_t>(*rank);
   }
@@ -118,6 +129,12 @@ std::optional<Reading> renamed(
     if (!given) return std::nullopt;
     other.args.push_back(*given);
     other.args.back().name = to;
+  }
+  for (const Given& given : call.args) {
+    const bool kept = std::any_of(arguments.begin(), arguments.end(), [&](const auto& argument) {
+      return argument.first == given.name;
+    });
+    if (!kept && !given.by_default && given.name != "half_to_float") return std::nullopt;
   }
   return other;
 }

@@ -247,6 +247,7 @@ class Inference {
     scores.back() = k->sizes[rank - 2];
     if (mask) {
       if (mask->dtype != q->dtype && mask->dtype != c10::ScalarType::Bool) return nullptr;
+      if (mask->sizes.size() < 2) return nullptr;
       const auto whole = broadcast(scores, mask->sizes);
       if (!whole || !same(*whole, scores)) return nullptr;
     }

@@ -52,8 +52,10 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
   // Nodes that would be made have ids beyond those of the graph.
   const auto limit = static_cast<std::uint32_t>(model.graph().id_limit());
   std::vector<TypePtr> types;
-  auto add = [&](TypePtr type) {
+  std::vector<NodeId> calls;
+  auto add = [&](TypePtr type, NodeId call = {}) {
     types.push_back(std::move(type));
+    calls.push_back(call);
     return NodeId(limit + static_cast<std::uint32_t>(types.size()) - 1);
   };
   auto type_of_value = [&](NodeId id) {
@@ -86,12 +88,16 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
               type = probed_type(node, type_of_value, result);
             if (!type && exported && !result && made.problem.empty())
               made.problem = fmt::format("the type of what {} gives cannot be told", call.name);
-            return add(std::move(type));
+            return add(std::move(type), form);
           }) +
       made.problem;
   if (!made.problem.empty()) return made;
-  for (const Arg& result : rule.after.results)
-    made.types.push_back(type_of_value(*values[result.get<NodeId>()->value].get<NodeId>()));
+  for (const Arg& result : rule.after.results) {
+    const NodeId* id = values[result.get<NodeId>()->value].get<NodeId>();
+    if (!id) return {"there is nothing to return", {}, {}};
+    made.types.push_back(type_of_value(*id));
+    made.calls.push_back(id->value < limit ? NodeId{} : calls[id->value - limit]);
+  }
   return made;
 }
 
@@ -125,11 +131,12 @@ class Rewriter {
   }
 
  private:
-  // A result, and the node of `after` that gives it; no target where it is no call.
+  // A result: the node that has its name, the one of `after` that gives it, and the call that takes
+  // the node's place. No target where the value is there already: it is a variable, or others need
+  // it, too.
   struct Kept {
     NodeId old, form;
-    Node node;
-    bool handed_on = false;
+    Node node = {};
   };
 
   Node reading_of(const std::string& state) {
@@ -176,10 +183,7 @@ class Rewriter {
     std::vector<Kept> kept;
     for (std::size_t i = 0; i < match_.outputs.size(); ++i) {
       const NodeId form = *rule_.after.results[i].get<NodeId>();
-      const bool call = rule_.after.model.graph()[form].op == Opcode::call_function;
-      const bool again = std::any_of(kept.begin(), kept.end(),
-                                     [&](const Kept& other) { return other.form == form; });
-      kept.push_back({match_.outputs[i], form, {}, !call || again});
+      kept.push_back({match_.outputs[i], form});
     }
     substitute(
         rule_.after, values, [&](NodeId id) { return type_of_value(id); },
@@ -187,13 +191,22 @@ class Rewriter {
           Node node = spelled(rule_, form, call, exported_);
           if (is_foreign(rule_, form)) set_written_arguments(rule_, form, values, node);
           for (Kept& result : kept)
-            if (result.form == form && !result.handed_on) {
+            if (result.form == form && !is_needed_again(form)) {
               result.node = std::move(node);
               return result.old;
             }
           return insert(std::move(node), call);
         });
     return kept;
+  }
+
+  bool is_needed_again(NodeId form) const {
+    const auto& results = rule_.after.results;
+    const Graph& graph = rule_.after.model.graph();
+    const auto users = graph.users(form);
+    return std::count(results.begin(), results.end(), Arg(form)) > 1 ||
+           std::any_of(users.begin(), users.end(),
+                       [&](NodeId user) { return graph[user].op != Opcode::output; });
   }
 
   NodeId insert(Node node, const Reading& call) {
@@ -208,26 +221,33 @@ class Rewriter {
 
   void put_results(std::vector<Kept> kept, const Values& values) {
     for (Kept& result : kept) {
-      if (result.handed_on) {
-        editor_.replace_uses(result.old, *values[result.form.value].get<NodeId>());
+      const Node& old = editor_.graph()[result.old];
+      const TypePtr type = old.type;
+      const auto meta = old.meta;
+      // Who needs the memory in order gets it in order.
+      const bool ordered = type && !tolerates_strides(editor_.model(), result.old);
+      NodeId value = {};
+      if (result.node.target.empty()) {
+        value = *values[result.form.value].get<NodeId>();
+      } else {
+        result.node.type = type;
+        result.node.meta = meta;
+      }
+      if (!ordered && value) {
+        editor_.replace_uses(result.old, value);
         editor_.erase_node(result.old);
         continue;
       }
-      const Node& old = editor_.graph()[result.old];
-      const TypePtr type = old.type;
-      result.node.meta = old.meta;
-      result.node.type = type;
-      // Who needs the memory in order gets it in order.
-      const bool ordered = type && !tolerates_strides(editor_.model(), result.old);
       if (!ordered) {
         editor_.set_node(result.old, std::move(result.node));
         continue;
       }
+      if (!value) value = editor_.insert_before(result.old, std::move(result.node));
       Node copy{.op = Opcode::call_function,
                 .target = exported_ ? "aten.contiguous.default" : "torch.Tensor.contiguous",
+                .args = {value},
                 .type = type,
-                .meta = old.meta};
-      copy.args = {editor_.insert_before(result.old, std::move(result.node))};
+                .meta = meta};
       editor_.set_node(result.old, std::move(copy));
     }
   }

@@ -12,6 +12,7 @@ namespace refx::rules {
 struct Draft {
   std::string problem;
   std::vector<TypePtr> types;
+  std::vector<NodeId> calls;  // of `after`, that give them; no id for a value of the graph
 };
 Draft draft(const Definition& rule, const Model& model, const Match& match);
 
