@@ -1,0 +1,603 @@
+// The rules that come with refx, text in, text out; each in the spellings that models have.
+
+#include <fmt/format.h>
+
+#include "rules/short_text.h"
+#include "transforms/variants.h"
+
+namespace refx::testing {
+namespace {
+
+void applies(const std::string& rule, const std::string& text) {
+  expect_applies(rule, parse_filled(long_text(text)));
+}
+void refused(const std::string& rule, const std::string& text, const std::string& reason) {
+  expect_refused(rule, long_text(text), reason);
+}
+void no_match(const std::string& rule, const std::string& text) {
+  expect_no_match(rule, long_text(text));
+}
+void rewritten(const std::string& rule, const std::string& before, const std::string& after) {
+  expect_rewritten(rule, long_text(before), rewritten_text(rule, after));
+}
+
+// ---- linears -----------------------------------------------------------------------------------
+
+const std::string kWeights =
+    "input x : f32[3, 4]\nparameter fc.weight : f32[6, 4]\nparameter fc.bias : f32[6]\n";
+
+TEST(ShippedRules, LinearWrittenOut) {
+  const std::string name = "linear-written-out";
+  const std::string with_bias =
+      kWeights + "y : f32[3, 6] = aten.linear.default(%x, %p_fc_weight, %p_fc_bias)\nreturn y";
+  rewritten(name, kWeights + R"(
+t : f32[4, 6] strides=(1, 4) = aten.t.default(%p_fc_weight)
+y : f32[3, 6] = aten.addmm.default(%p_fc_bias, %x, %t)
+return y)",
+            with_bias);
+  rewritten(name, kWeights + R"(
+t : f32[4, 6] strides=(1, 4) = aten.permute.default(%p_fc_weight, [1, 0])
+m : f32[3, 6] = aten.mm.default(%x, %t)
+y : f32[3, 6] = aten.add.Tensor(%p_fc_bias, %m)
+return y)",
+            with_bias);
+  rewritten(name, kWeights + R"(
+t : f32[4, 6] strides=(1, 4) = aten.transpose.int(%p_fc_weight, 0, 1)
+y : f32[3, 6] = aten.matmul.default(%x, %t)
+return y)",
+            kWeights + "y : f32[3, 6] = aten.linear.default(%x, %p_fc_weight)\nreturn y");
+}
+
+TEST(ShippedRules, LinearWrittenOutButNotQuite) {
+  const std::string name = "linear-written-out";
+  no_match(name, kWeights + R"(
+t : f32[4, 6] strides=(1, 4) = aten.t.default(%p_fc_weight)
+y : f32[3, 6] = aten.addmm.default(%p_fc_bias, %x, %t) {alpha: 2}
+return y)");
+  no_match(name, kWeights + R"(
+t : f32[4, 6] strides=(1, 4) = aten.t.default(%p_fc_weight)
+y : f32[3, 6] = aten.addmm.default(%p_fc_bias, %x, %t) {beta: 0}
+return y)");
+  refused(name, R"(
+input x : i64[3, 4]
+parameter w : i64[6, 4]
+t : i64[4, 6] strides=(1, 4) = aten.t.default(%p_w)
+y : i64[3, 6] = aten.mm.default(%x, %t)
+return y)",
+          "floating(x) does not hold");
+  // A bias that makes the result larger is none: the product alone is a linear.
+  applies(name, R"(
+input x : f32[4]
+parameter w : f32[6, 4]
+parameter b : f32[3, 6]
+t : f32[4, 6] strides=(1, 4) = aten.t.default(%p_w)
+m : f32[6] = aten.matmul.default(%x, %t)
+y : f32[3, 6] = aten.add.Tensor(%m, %p_b)
+return y)");
+}
+
+// Where no types are recorded, the weights have theirs.
+TEST(ShippedRules, LinearWrittenOutWithAWideBias) {
+  const std::string text = R"(
+parameter w : f32[6, 4]
+parameter b : f32[3, 6]
+graph():
+    %x : f32[4] = placeholder[target=x]
+    %w = get_attr[target=w]
+    %b = get_attr[target=b]
+    %t = call_method[target=t](args = (%w,))
+    %m = call_function[target=torch.matmul](args = (%x, %t))
+    %y = call_function[target=operator.add](args = (%m, %b))
+    return y
+)";
+  const Transformation& rule = find_transformation("linear-written-out");
+  Model model = parse_filled(text);
+  const Model original = model;
+  rule(model);
+  expect_same_results(original, model, random_inputs(original));
+}
+
+TEST(ShippedRules, LinearWrittenOutTurned) {
+  rewritten("linear-written-out-turned", R"(
+input x : f32[3, 4]
+parameter fc.weight : f32[4, 6]
+parameter fc.bias : f32[6]
+y : f32[3, 6] = aten.addmm.default(%p_fc_bias, %x, %p_fc_weight)
+return y)",
+            R"(
+input x : f32[3, 4]
+parameter fc.T : f32[6, 4]
+parameter fc.bias : f32[6]
+y : f32[3, 6] = aten.linear.default(%x, %p_fc_T, %p_fc_bias)
+return y)");
+  refused("linear-written-out-turned", R"(
+input x : f32[3, 4]
+parameter fc.weight : f32[4, 6]
+y : f32[3, 6] = aten.mm.default(%x, %p_fc_weight)
+z : f32[3, 6] = aten.mm.default(%x, %p_fc_weight)
+return (y, z))",
+          "fc.weight");
+}
+
+TEST(ShippedRules, LinearBetweenReshapes) {
+  const std::string name = "linear-between-reshapes";
+  const std::string head =
+      "input x : f32[2, 3, 4]\nparameter fc.weight : f32[6, 4]\nparameter fc.bias : f32[6]\n";
+  rewritten(
+      name, head + R"(
+f : f32[6, 4] = aten.view.default(%x, [6, 4])
+l : f32[6, 6] = aten.linear.default(%f, %p_fc_weight, %p_fc_bias)
+y : f32[2, 3, 6] = aten.view.default(%l, [2, 3, 6])
+return y)",
+      head + "y : f32[2, 3, 6] = aten.linear.default(%x, %p_fc_weight, %p_fc_bias)\nreturn y");
+  // The numbers are dealt out anew.
+  refused(name, head + R"(
+f : f32[6, 4] = aten.view.default(%x, [6, 4])
+l : f32[6, 6] = aten.linear.default(%f, %p_fc_weight)
+y : f32[3, 2, 6] = aten.view.default(%l, [3, 2, 6])
+return y)",
+          "its result would have other sizes");
+  // The rows have other lengths on the way; the sizes of the result are as if nothing had happened.
+  const std::string folded = R"(
+input x : f32[2, 4, 4]
+parameter fc.weight : f32[2, 2]
+f : f32[16, 2] = aten.view.default(%x, [16, 2])
+l : f32[16, 2] = aten.linear.default(%f, %p_fc_weight)
+y : f32[2, 4, 4] = aten.view.default(%l, [2, 4, 4])
+return y)";
+  refused(name, folded, "");
+}
+
+TEST(ShippedRules, MatmulWrittenOut) {
+  const std::string name = "matmul-written-out";
+  const std::string head = "input a : f32[2, 3, 4, 5]\ninput b : f32[2, 3, 5, 6]\n";
+  rewritten(name, head + R"(
+l : f32[6, 4, 5] = aten.view.default(%a, [6, 4, 5])
+r : f32[6, 5, 6] = aten.view.default(%b, [6, 5, 6])
+m : f32[6, 4, 6] = aten.bmm.default(%l, %r)
+y : f32[2, 3, 4, 6] = aten.view.default(%m, [2, 3, 4, 6])
+return y)",
+            head + "y : f32[2, 3, 4, 6] = aten.matmul.default(%a, %b)\nreturn y");
+  // b's batches are in another order.
+  refused(name, R"(
+input a : f32[2, 3, 4, 5]
+input b : f32[3, 2, 5, 6]
+l : f32[6, 4, 5] = aten.view.default(%a, [6, 4, 5])
+r : f32[6, 5, 6] = aten.view.default(%b, [6, 5, 6])
+m : f32[6, 4, 6] = aten.bmm.default(%l, %r)
+y : f32[2, 3, 4, 6] = aten.view.default(%m, [2, 3, 4, 6])
+return y)",
+          "");
+}
+
+// ---- attention ---------------------------------------------------------------------------------
+
+const std::string kHeads =
+    "input q : f32[2, 3, 4, 8]\ninput k : f32[2, 3, 5, 8]\ninput v : f32[2, 3, 5, 8]\n";
+const std::string kScores =
+    "t : f32[2, 3, 8, 5] strides=(120, 40, 1, 8) = aten.transpose.int(%k, -2, -1)\n"
+    "s : f32[2, 3, 4, 5] = aten.matmul.default(%q, %t)\n";
+const std::string kSoft =
+    "p : f32[2, 3, 4, 5] = aten.softmax.int(%m, -1)\ny : f32[2, 3, 4, 8] = aten.matmul.default(%p, "
+    "%v)\nreturn y";
+
+std::string attention(const std::string& inputs, const std::string& scores) {
+  return kHeads + inputs + kScores + scores + kSoft;
+}
+
+TEST(ShippedRules, AttentionWrittenOut) {
+  const std::string name = "attention-written-out";
+  rewritten(name, attention("", "m : f32[2, 3, 4, 5] = aten.div.Tensor(%s, 4.0)\n"),
+            kHeads +
+                "y : f32[2, 3, 4, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v) "
+                "{scale: 0.25}\nreturn y");
+  rewritten(name, attention("", "m : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, 0.25)\n"),
+            kHeads +
+                "y : f32[2, 3, 4, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v) "
+                "{scale: 0.25}\nreturn y");
+  rewritten(name, attention("", "m : f32[2, 3, 4, 5] = aten.alias.default(%s)\n"),
+            kHeads +
+                "y : f32[2, 3, 4, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v) "
+                "{scale: 1.0}\nreturn y");
+  for (const char* mask : {"4, 5", "2, 1, 4, 5", "1, 1, 1, 5"})
+    rewritten(name, attention(fmt::format("input a : f32[{}]\n", mask), R"(
+c : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, 0.5)
+m : f32[2, 3, 4, 5] = aten.add.Tensor(%c, %a)
+)"),
+              kHeads + fmt::format("input a : f32[{}]\n", mask) +
+                  "y : f32[2, 3, 4, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v, %a) "
+                  "{scale: 0.5}\nreturn y");
+}
+
+TEST(ShippedRules, AttentionInOtherSpellings) {
+  const std::string name = "attention-written-out";
+  // As BERT has it, with dropout and a softmax that is asked for its own dtype.
+  applies(name, kHeads + "input a : f32[2, 1, 1, 5]\n" + R"(
+t : f32[2, 3, 8, 5] strides=(120, 40, 1, 8) = aten.permute.default(%k, [0, 1, 3, 2])
+s : f32[2, 3, 4, 5] = aten.matmul.default(%q, %t)
+d : f32[2, 3, 4, 5] = aten.div.Tensor(%s, 2.8284271247461903)
+m : f32[2, 3, 4, 5] = aten.add.Tensor(%a, %d)
+p : f32[2, 3, 4, 5] = aten.softmax.int(%m, 3, torch.float32)
+o : f32[2, 3, 4, 5] = aten.dropout.default(%p, 0.1, False)
+c : f32[2, 3, 4, 5] = aten.contiguous.default(%o)
+y : f32[2, 3, 4, 8] = aten.matmul.default(%c, %v)
+return y)");
+  // In half precision, with the softmax in single.
+  applies(name, R"(
+input q : f16[2, 3, 4, 8]
+input k : f16[2, 3, 5, 8]
+input v : f16[2, 3, 5, 8]
+t : f16[2, 3, 8, 5] strides=(120, 40, 1, 8) = aten.transpose.int(%k, 2, 3)
+s : f16[2, 3, 4, 5] = aten.matmul.default(%q, %t)
+d : f16[2, 3, 4, 5] = aten.mul.Tensor(%s, 0.35)
+p : f32[2, 3, 4, 5] = aten.softmax.int(%d, -1, torch.float32)
+c : f16[2, 3, 4, 5] = aten.to.dtype(%p, torch.float16)
+y : f16[2, 3, 4, 8] = aten.matmul.default(%c, %v)
+return y)");
+}
+
+TEST(ShippedRules, AttentionButNotQuite) {
+  const std::string name = "attention-written-out";
+  // The mask makes the scores larger.
+  refused(name, R"(
+input q : f32[1, 3, 4, 8]
+input k : f32[1, 3, 5, 8]
+input v : f32[1, 3, 5, 8]
+input a : f32[2, 3, 4, 5]
+t : f32[1, 3, 8, 5] strides=(120, 40, 1, 8) = aten.transpose.int(%k, -2, -1)
+s : f32[1, 3, 4, 5] = aten.matmul.default(%q, %t)
+m : f32[2, 3, 4, 5] = aten.add.Tensor(%s, %a)
+p : f32[2, 3, 4, 5] = aten.softmax.int(%m, -1)
+y : f32[2, 3, 4, 8] = aten.matmul.default(%p, %v)
+return y)",
+          "");
+  no_match(name, with(attention("", "m : f32[2, 3, 4, 5] = aten.div.Tensor(%s, 4.0)\n"),
+                      {{"int(%m, -1)", "int(%m, -2)"}}));
+  refused(name,
+          with(attention("", "m : f32[2, 3, 4, 5] = aten.div.Tensor(%s, 4.0)\n"),
+               {{"return y", "return (y, p)"}}),
+          "'p' is returned by the model");
+  // A mask without rows, which the fused operator does not take.
+  refused(name, attention("input a : f32[5]\n", "m : f32[2, 3, 4, 5] = aten.add.Tensor(%s, %a)\n"),
+          "its result's type cannot be told");
+  // The mask is multiplied.
+  no_match(name,
+           attention("input a : f32[4, 5]\n", "m : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, %a)\n"));
+  // Dropout that works.
+  no_match(name,
+           with(attention("", "m : f32[2, 3, 4, 5] = aten.dropout.default(%s, 0.1, True)\n"), {}));
+  // Scores that are rounded to integers.
+  const std::string rounded = kHeads + kScores + R"(
+m : i64[2, 3, 4, 5] = aten.to.dtype(%s, torch.int64)
+p : f32[2, 3, 4, 5] = aten.softmax.int(%m, -1, torch.float32)
+y : f32[2, 3, 4, 8] = aten.matmul.default(%p, %v)
+return y)";
+  refused(name, rounded, "floating(wide) does not hold");
+}
+
+TEST(ShippedRules, AttentionMaskedByWhere) {
+  const std::string mask = "input b : b8[4, 5]\n";
+  const std::string filled = R"(
+c : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, 0.5)
+m : f32[2, 3, 4, 5] = aten.masked_fill.Scalar(%c, %b, -3.4028234663852886e+38)
+)";
+  applies("attention-written-out-filled", attention(mask, filled));
+  const std::string chosen = R"(
+c : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, 0.5)
+m : f32[2, 3, 4, 5] = aten.where.ScalarOther(%b, %c, -inf)
+)";
+  applies("attention-written-out-masked", attention(mask, chosen));
+  // A number that is not so large is added, not put in the place of others.
+  refused("attention-written-out-filled",
+          attention(mask, with(filled, {{"-3.4028234663852886e+38", "-5.0"}})),
+          "f < -1e30 does not hold");
+  refused("attention-written-out-masked", attention(mask, with(chosen, {{"-inf", "0.0"}})),
+          "f < -1e30 does not hold");
+  // The other way round.
+  no_match(
+      "attention-written-out-masked",
+      attention(mask, with(chosen, {{"ScalarOther(%b, %c, -inf)", "ScalarSelf(%b, -inf, %c)"}})));
+}
+
+TEST(ShippedRules, AttentionWithRepeatedHeads) {
+  const std::string name = "attention-with-repeated-heads";
+  auto text = [](const std::string& dim) {
+    return R"(
+input q : f32[2, 6, 4, 8]
+input k : f32[2, 3, 5, 8]
+input v : f32[2, 3, 5, 8]
+a : f32[2, 3, 1, 5, 8] = aten.unsqueeze.default(%k, )" +
+           dim + R"()
+b : f32[2, 3, 2, 5, 8] strides=(120, 40, 0, 8, 1) = aten.expand.default(%a, [2, 3, 2, 5, 8])
+kk : f32[2, 6, 5, 8] = aten.reshape.default(%b, [2, 6, 5, 8])
+c : f32[2, 3, 1, 5, 8] = aten.unsqueeze.default(%v, 2)
+d : f32[2, 3, 2, 5, 8] strides=(120, 40, 0, 8, 1) = aten.expand.default(%c, [2, 3, 2, 5, 8])
+vv : f32[2, 6, 5, 8] = aten.reshape.default(%d, [2, 6, 5, 8])
+y : f32[2, 6, 4, 8] = aten.scaled_dot_product_attention.default(%q, %kk, %vv)
+return y)";
+  };
+  rewritten(name, text("2"), R"(
+input q : f32[2, 6, 4, 8]
+input k : f32[2, 3, 5, 8]
+input v : f32[2, 3, 5, 8]
+y : f32[2, 6, 4, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v) {enable_gqa: True}
+return y)");
+  // Heads one after the other, again and again: other heads meet.
+  no_match(name, with(text("2"), {{"k : f32[2, 3, 5, 8]", "k : f32[2, 3, 5, 8]"},
+                                  {"a : f32[2, 3, 1, 5, 8] = aten.unsqueeze.default(%k, 2)",
+                                   "a : f32[2, 1, 3, 5, 8] = aten.unsqueeze.default(%k, 1)"},
+                                  {"b : f32[2, 3, 2, 5, 8] strides=(120, 40, 0, 8, 1) = "
+                                   "aten.expand.default(%a, [2, 3, 2, 5, 8])",
+                                   "b : f32[2, 2, 3, 5, 8] strides=(120, 0, 40, 8, 1) = "
+                                   "aten.expand.default(%a, [2, 2, 3, 5, 8])"}}));
+  // Causal attention stays causal, or is left alone.
+  const std::string causal =
+      with(text("2"), {{"(%q, %kk, %vv)", "(%q, %kk, %vv, None, 0.0, True)"}});
+  no_match(name, causal);
+}
+
+// ---- norms -------------------------------------------------------------------------------------
+
+const std::string kRows = "input x : f32[2, 3, 8]\nparameter w : f32[8]\nparameter b : f32[8]\n";
+const std::string kCentred =
+    "m : f32[2, 3, 1] = aten.mean.dim(%x, [-1], True)\nd : f32[2, 3, 8] = aten.sub.Tensor(%x, "
+    "%m)\n";
+
+TEST(ShippedRules, LayerNormWrittenOut) {
+  const std::string name = "layer-norm-written-out";
+  const std::string scaled = R"(
+g : f32[2, 3, 8] = aten.mul.Tensor(%p_w, %n)
+y : f32[2, 3, 8] = aten.add.Tensor(%g, %p_b)
+return y)";
+  const std::string whole =
+      kRows + "y : f32[2, 3, 8] = aten.layer_norm.default(%x, [8], %p_w, %p_b, 1e-06)\nreturn y";
+  rewritten(name, kRows + kCentred + R"(
+q : f32[2, 3, 8] = aten.pow.Tensor_Scalar(%d, 2)
+v : f32[2, 3, 1] = aten.mean.dim(%q, [2], True)
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : f32[2, 3, 1] = aten.sqrt.default(%e)
+n : f32[2, 3, 8] = aten.div.Tensor(%d, %r)
+)" + scaled,
+            whole);
+  rewritten(name, kRows + kCentred + R"(
+q : f32[2, 3, 8] = aten.mul.Tensor(%d, %d)
+v : f32[2, 3, 1] = aten.mean.dim(%q, [-1], True)
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : f32[2, 3, 1] = aten.rsqrt.default(%e)
+n : f32[2, 3, 8] = aten.mul.Tensor(%r, %d)
+)" + scaled,
+            whole);
+  rewritten(name, kRows + kCentred + R"(
+v : f32[2, 3, 1] = aten.var.correction(%x, [-1]) {correction: 0, keepdim: True}
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : f32[2, 3, 1] = aten.sqrt.default(%e)
+n : f32[2, 3, 8] = aten.div.Tensor(%d, %r)
+)" + scaled,
+            whole);
+}
+
+TEST(ShippedRules, LayerNormButNotQuite) {
+  const std::string name = "layer-norm-written-out";
+  const std::string text = kRows + kCentred + R"(
+v : f32[2, 3, 1] = aten.var.correction(%x, [-1]) {correction: 0, keepdim: True}
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : f32[2, 3, 1] = aten.sqrt.default(%e)
+y : f32[2, 3, 8] = aten.div.Tensor(%d, %r)
+return y)";
+  applies(name, text);
+  no_match(name, with(text, {{"correction: 0", "correction: 1"}}));
+  no_match(name, with(text, {{"%x, [-1]) {", "%x, [-2]) {"}}));
+  no_match(name, with(text, {{"%x, [-1], True)", "%x, [1], True)"}}));
+  refused(name, with(text, {{"return y", "return (y, m)"}}), "'m' is returned by the model");
+  refused(name, with(text, {{"return y", "return (y, v)"}}), "'v' is returned by the model");
+  // Over all of the rows' numbers at once.
+  no_match(name, with(text, {{"%x, [-1], True)", "%x, [-1, -2], True)"}}));
+}
+
+TEST(ShippedRules, LayerNormInParts) {
+  rewritten(
+      "layer-norm-in-parts", kRows + R"(
+n = aten.native_layer_norm.default(%x, [8], %p_w, %p_b, 1e-05)
+y : f32[2, 3, 8] = operator.getitem(%n, 0)
+return y)",
+      kRows + "y : f32[2, 3, 8] = aten.layer_norm.default(%x, [8], %p_w, %p_b, 1e-05)\nreturn y");
+  refused("layer-norm-in-parts", kRows + R"(
+n = aten.native_layer_norm.default(%x, [8], %p_w, %p_b, 1e-05)
+y : f32[2, 3, 8] = operator.getitem(%n, 0)
+z : f32[2, 3, 1] = operator.getitem(%n, 1)
+return (y, z))",
+          "'n' is also used by 'z'");
+}
+
+TEST(ShippedRules, RmsNormWrittenOut) {
+  const std::string name = "rms-norm-written-out";
+  const std::string head = "input x : f16[2, 3, 8]\nparameter w : f16[8]\n";
+  const std::string text = head + R"(
+h : f32[2, 3, 8] = aten.to.dtype(%x, torch.float32)
+q : f32[2, 3, 8] = aten.pow.Tensor_Scalar(%h, 2)
+v : f32[2, 3, 1] = aten.mean.dim(%q, [-1], True)
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : f32[2, 3, 1] = aten.rsqrt.default(%e)
+n : f32[2, 3, 8] = aten.mul.Tensor(%h, %r)
+c : f16[2, 3, 8] = aten.to.dtype(%n, torch.float16)
+y : f16[2, 3, 8] = aten.mul.Tensor(%p_w, %c)
+return y)";
+  rewritten(name, text,
+            head + "y : f16[2, 3, 8] = aten.rms_norm.default(%x, [8], %p_w, 1e-06)\nreturn y");
+  no_match(name, with(text, {{"%q, [-1]", "%q, [-2]"}}));
+  no_match(name, with(text, {{"Scalar(%h, 2)", "Scalar(%h, 3)"}}));
+  // A weight for every row is no weight of a norm: it stays.
+  applies(name, with(text, {{"w : f16[8]", "w : f16[3, 8]"}}));
+  // Rounded to integers before.
+  const std::string rounded = with(text, {{"f16", "f32"},
+                                          {"float16", "float32"},
+                                          {"h : f32[2, 3, 8] = aten.to.dtype(%x, torch.float32)",
+                                           "h : i32[2, 3, 8] = aten.to.dtype(%x, torch.int32)"},
+                                          {"q : f32[2, 3, 8] = aten.pow.Tensor_Scalar(%h, 2)",
+                                           "qi : i32[2, 3, 8] = aten.pow.Tensor_Scalar(%h, 2)\nq : "
+                                           "f32[2, 3, 8] = aten.to.dtype(%qi, torch.float32)"}});
+  no_match(name, rounded);
+}
+
+// ---- activations -------------------------------------------------------------------------------
+
+TEST(ShippedRules, GeluWrittenOut) {
+  const std::string name = "gelu-written-out";
+  const std::string text = R"(
+input x : f32[2, 4]
+h : f32[2, 4] = aten.mul.Tensor(%x, 0.5)
+c : f32[2, 4] = aten.div.Tensor(%x, 1.4142135623730951)
+e : f32[2, 4] = aten.erf.default(%c)
+o : f32[2, 4] = aten.add.Tensor(%e, 1.0)
+y : f32[2, 4] = aten.mul.Tensor(%h, %o)
+return y)";
+  rewritten(name, text, "input x : f32[2, 4]\ny : f32[2, 4] = aten.gelu.default(%x)\nreturn y");
+  applies(
+      name,
+      with(text, {{"div.Tensor(%x, 1.4142135623730951)", "mul.Tensor(%x, 0.7071067811865475)"}}));
+  applies(name, with(text, {{"mul.Tensor(%h, %o)", "mul.Tensor(%o, %h)"},
+                            {"mul.Tensor(%x, 0.5)", "div.Tensor(%x, 2)"}}));
+  refused(name, with(text, {{"1.4142135623730951", "1.41521"}}),
+          "near(c, 0.7071067811865476) does not hold");
+  refused(name, with(text, {{"mul.Tensor(%x, 0.5)", "mul.Tensor(%x, 0.5001)"}}),
+          "h == 0.5 does not hold");
+  no_match(name, with(text, {{"add.Tensor(%e, 1.0)", "add.Tensor(%e, 1.001)"}}));
+  no_match(name, with(text, {{"add.Tensor(%e, 1.0)", "add.Tensor(%e, 1.0) {alpha: 2}"}}));
+  refused(name, with(text, {{"return y", "return (y, e)"}}), "'e' is returned by the model");
+}
+
+TEST(ShippedRules, GeluByTanhWrittenOut) {
+  const std::string name = "gelu-tanh-written-out";
+  const std::string text = R"(
+input x : f32[2, 4]
+h : f32[2, 4] = aten.mul.Tensor(%x, 0.5)
+q : f32[2, 4] = aten.pow.Tensor_Scalar(%x, 3.0)
+a : f32[2, 4] = aten.mul.Tensor(%q, 0.044715)
+s : f32[2, 4] = aten.add.Tensor(%x, %a)
+c : f32[2, 4] = aten.mul.Tensor(%s, 0.7978845608028654)
+e : f32[2, 4] = aten.tanh.default(%c)
+o : f32[2, 4] = aten.add.Tensor(%e, 1.0)
+y : f32[2, 4] = aten.mul.Tensor(%h, %o)
+return y)";
+  rewritten(
+      name, text,
+      "input x : f32[2, 4]\ny : f32[2, 4] = aten.gelu.default(%x) {approximate: 'tanh'}\nreturn y");
+  refused(name, with(text, {{"0.044715", "0.0457"}}), "near(a, 0.044715) does not hold");
+  no_match(name, with(text, {{"Scalar(%x, 3.0)", "Scalar(%x, 2.0)"}}));
+  no_match(name, with(text, {{"input x : f32[2, 4]", "input x : f32[2, 4]\ninput z : f32[2, 4]"},
+                             {"Tensor(%x, %a)", "Tensor(%z, %a)"}}));
+}
+
+TEST(ShippedRules, SiluWrittenOut) {
+  const std::string name = "silu-written-out";
+  const std::string text = R"(
+input x : f32[2, 4]
+s : f32[2, 4] = aten.sigmoid.default(%x)
+y : f32[2, 4] = aten.mul.Tensor(%s, %x)
+return y)";
+  rewritten(name, text, "input x : f32[2, 4]\ny : f32[2, 4] = aten.silu.default(%x)\nreturn y");
+  applies(name, R"(
+input x : f16[2, 4]
+h : f32[2, 4] = aten.to.dtype(%x, torch.float32)
+s : f32[2, 4] = aten.sigmoid.default(%h)
+m : f32[2, 4] = aten.mul.Tensor(%h, %s)
+y : f16[2, 4] = aten.to.dtype(%m, torch.float16)
+return y)");
+  refused(name, R"(
+input x : f32[2, 4]
+h : i32[2, 4] = aten.to.dtype(%x, torch.int32)
+s : f32[2, 4] = aten.sigmoid.default(%h)
+y : f32[2, 4] = aten.mul.Tensor(%h, %s)
+return y)",
+          "floating(wide) does not hold");
+  refused(name, with(text, {{"return y", "return (y, s)"}}), "'s' is returned by the model");
+}
+
+// ---- layers ------------------------------------------------------------------------------------
+
+TEST(ShippedRules, MergeLora) {
+  const std::string text = R"(
+input x : f32[3, 4]
+parameter l.base.weight : f32[6, 4]
+parameter l.base.bias : f32[6]
+parameter l.A.weight : f32[2, 4]
+parameter l.B.weight : f32[6, 2]
+w : f32[3, 6] = aten.linear.default(%x, %p_l_base_weight, %p_l_base_bias)
+a : f32[3, 2] = aten.linear.default(%x, %p_l_A_weight)
+b : f32[3, 6] = aten.linear.default(%a, %p_l_B_weight)
+s : f32[3, 6] = aten.mul.Tensor(%b, 0.5)
+y : f32[3, 6] = aten.add.Tensor(%w, %s)
+return y)";
+  rewritten("merge-lora", text, R"(
+input x : f32[3, 4]
+parameter l.base.M : f32[6, 4]
+parameter l.base.bias : f32[6]
+y : f32[3, 6] = aten.linear.default(%x, %p_l_base_M, %p_l_base_bias)
+return y)");
+  refused("merge-lora", with(text, {{"return y", "return (y, a)"}}),
+          "'a' is returned by the model");
+  no_match("merge-lora",
+           with(text, {{"input x : f32[3, 4]", "input x : f32[3, 4]\ninput z : f32[3, 4]"},
+                       {"a : f32[3, 2] = aten.linear.default(%x",
+                        "a : f32[3, 2] = aten.linear.default(%z"}}));
+  refused(
+      "merge-lora",
+      with(text, {{"return y", "z : f32[6, 2] = aten.exp.default(%p_l_B_weight)\nreturn (y, z)"}}),
+      "l.B.weight");
+}
+
+TEST(ShippedRules, LinearAfterLinear) {
+  const std::string text = R"(
+input x : f32[3, 4]
+parameter a.weight : f32[8, 4]
+parameter a.bias : f32[8]
+parameter b.weight : f32[2, 8]
+parameter b.bias : f32[2]
+l : f32[3, 8] = aten.linear.default(%x, %p_a_weight, %p_a_bias)
+y : f32[3, 2] = aten.linear.default(%l, %p_b_weight, %p_b_bias)
+return y)";
+  applies("linear-after-linear", text);
+  applies("linear-after-linear-without-bias",
+          with(text, {{"parameter a.bias : f32[8]\n", ""}, {", %p_a_bias", ""}}));
+  refused("linear-after-linear",
+          with(text, {{"[8, 4]", "[1, 4]"},
+                      {"a.bias : f32[8]", "a.bias : f32[1]"},
+                      {"[2, 8]", "[2, 1]"},
+                      {"f32[3, 8]", "f32[3, 1]"}}),
+          "does not hold");
+  refused("linear-after-linear", with(text, {{"return y", "return (y, l)"}}),
+          "'l' is returned by the model");
+  no_match("linear-after-linear",
+           with(text, {{"y : f32[3, 2]", "r : f32[3, 8] = aten.relu.default(%l)\ny : f32[3, 2]"},
+                       {"default(%l, %p_b_w", "default(%r, %p_b_w"}}));
+}
+
+TEST(ShippedRules, BatchNormInConv) {
+  for (int dims : {1, 3}) {
+    const std::string tail = dims == 1 ? ", 5" : ", 5, 5, 5",
+                      kernel = dims == 1 ? ", 3" : ", 3, 3, 3",
+                      out = dims == 1 ? ", 3" : ", 3, 3, 3";
+    const std::string text = fmt::format(R"(
+input x : f32[2, 4{0}]
+parameter c.weight : f32[6, 4{1}]
+parameter c.bias : f32[6]
+parameter n.weight : f32[6]
+parameter n.bias : f32[6]
+buffer n.running_mean : f32[6]
+buffer n.running_var : f32[6]
+c : f32[2, 6{2}] = aten.conv{3}d.default(%x, %p_c_weight, %p_c_bias)
+y : f32[2, 6{2}] = aten.batch_norm.default(%c, %p_n_weight, %p_n_bias, %b_n_running_mean, %b_n_running_var, False, 0.1, 1e-05, True)
+return y)",
+                                         tail, kernel, out, dims);
+    const std::string name = fmt::format("batch-norm-in-conv-{}d", dims);
+    applies(name, text);
+    applies(name, with(text, {{"parameter c.bias : f32[6]\n", ""}, {", %p_c_bias", ""}}));
+    applies(name, with(text, {{"parameter n.weight : f32[6]\nparameter n.bias : f32[6]\n", ""},
+                              {"%p_n_weight, %p_n_bias", "None, None"}}));
+    no_match(name, with(text, {{"False, 0.1", "True, 0.1"}}));
+    refused(name, with(text, {{"return y", "return (y, c)"}}), "'c' is returned by the model");
+  }
+}
+
+}  // namespace
+}  // namespace refx::testing
