@@ -58,7 +58,7 @@ def histories():
 
 def main():
     folder, models = Path(sys.argv[1]), [Path(model) for model in sys.argv[2:]]
-    for target in ("zip", "pickle", "program", "history", "text", "operators", "graph_module"):
+    for target in ("zip", "pickle", "program", "history", "text", "rule", "operators", "graph_module"):
         (folder / target).mkdir(parents=True, exist_ok=True)
     for model in models:
         with zipfile.ZipFile(model) as archive:
@@ -71,6 +71,8 @@ def main():
         (folder / "graph_module" / str(i)).write_bytes(data)
     for i, text in enumerate(texts()):
         (folder / "text" / str(i)).write_text(text)
+    for rules in sorted((Path(__file__).parents[1] / "rules").glob("*.refx")):
+        shutil.copy(rules, folder / "rule")
 
 
 main()

@@ -14,6 +14,7 @@ const std::vector<Target>& targets() {
       {"program", run_file, mutate_program},
       {"history", run_file, mutate_history},
       {"text", run_text},
+      {"rule", run_rule},
       {"operators", run_operators},
       {"graph_module", run_graph_module, mutate_graph_module},
   };

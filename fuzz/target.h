@@ -38,6 +38,7 @@ std::string run(const Target& target, std::string_view bytes);
 void run_zip(std::string_view bytes);
 void run_pickle(std::string_view bytes);
 void run_text(std::string_view bytes);
+void run_rule(std::string_view bytes);
 void run_file(std::string_view bytes);
 void run_operators(std::string_view bytes);
 void run_graph_module(std::string_view bytes);
