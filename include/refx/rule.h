@@ -16,12 +16,16 @@ namespace rules {
 struct Compiled;
 }
 
-// What the variables of a rule stand for at one place of a model: nodes, weights by the names of
-// their state entries, literals.
+// What the variables of a rule stand for at one place of a model.
 struct RuleMatch {
+  struct Variable {
+    std::string name;
+    Arg value;      // a node or a literal
+    StateId state;  // of a weight
+  };
   const Model& model;
   NodeId result;
-  std::vector<std::pair<std::string, Arg>> variables;
+  std::vector<Variable> variables;
 };
 
 // A rewrite that is written down: a graph before, a graph after, and what is computed once.
@@ -32,6 +36,7 @@ class REFX_API Rule : public ReversibleTransformation {
 
   std::string name() const override;
   std::string summary() const override;
+  const std::string& text() const;  // as it is written
   bool preserves_computation() const override;
   Findings find(const Model& model) const override;
   void apply(Editor& editor, const Site& site) const override;
@@ -50,5 +55,9 @@ REFX_API std::vector<Rule> parse_rules(std::string_view text);
 REFX_API Rule parse_rule(std::string_view text);
 // Those of a file. Throws Error that names it.
 REFX_API std::vector<Rule> load_rules(const std::string& path);
+
+// As register_transformation(); a rule of that name gives way, as when a cell of a notebook is run
+// again.
+REFX_API void register_rule(Rule rule);
 
 }  // namespace refx

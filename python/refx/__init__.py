@@ -28,11 +28,13 @@ from . import _core  # noqa: E402
 from ._core import Error, InternalError  # noqa: E402
 from ._lab import Benchmark, Bisection, Report, Tuning, Verification  # noqa: E402
 from ._model import Model, Site, export, from_exported, load  # noqa: E402
+from ._rule import Any, Factor, Matched, Rule, Weight, either, rule, rules  # noqa: E402
 from ._step import Step  # noqa: E402
 
 __version__ = _build.VERSION
 
-__all__ = ["Benchmark", "Bisection", "Error", "InternalError", "Model", "Report", "Site", "Step",
-           "Tuning", "Verification", "export", "from_exported", "fx", "load"]
+__all__ = ["Any", "Benchmark", "Bisection", "Error", "Factor", "InternalError", "Matched", "Model",
+           "Report", "Rule", "Site", "Step", "Tuning", "Verification", "Weight", "either", "export",
+           "from_exported", "fx", "load", "rule", "rules"]
 
 from . import fx  # noqa: E402

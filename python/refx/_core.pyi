@@ -2,11 +2,33 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Tables', 'attribute_at', 'code_source', 'load', 'operator_parts', 'passes_lint', 'printable', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'attribute_at', 'code_source', 'load', 'load_rules', 'operator_parts', 'parse_rules', 'passes_lint', 'preserves_computation', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
     ...
+class Rule:
+    """
+    A rewrite that is written down.
+    """
+    def register(self) -> None:
+        ...
+    def set_check(self, check: collections.abc.Callable) -> None:
+        """
+        The check takes what the variables stand for, by name, and gives a reason or ''.
+        """
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def preserves_computation(self) -> bool:
+        ...
+    @property
+    def summary(self) -> str:
+        ...
+    @property
+    def text(self) -> str:
+        ...
 class Tables:
     """
     The Python objects behind a mirror.
@@ -156,14 +178,20 @@ def code_source(graph: typing.Any) -> list:
     """
 def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> Model:
     ...
+def load_rules(path: str) -> list[Rule]:
+    ...
 def operator_parts(target: str) -> tuple[str, str, str] | None:
     """
     Namespace, name and overload of an operator of the dispatcher; or None.
     """
+def parse_rules(text: str) -> list[Rule]:
+    ...
 def passes_lint(graph: typing.Any) -> bool:
     """
     Whether Graph.lint would find nothing. False: ask it.
     """
+def preserves_computation(name: str) -> bool:
+    ...
 def printable(name: str) -> str:
     """
     A name as it is shown to a person, its control characters as escapes.

@@ -41,7 +41,7 @@ class _Text(str):
 
 
 def _name(transformation: Any) -> str:
-    """The library's name of a transformation: given as such, or as a class or object of refx.fx."""
+    """The library's name of a transformation: given as such, as a rule, or as a class or object of refx.fx."""
     name = getattr(transformation, "_name", transformation)
     if not isinstance(name, str):
         raise _core.Error(f"{transformation!r} is not a transformation of the library")

@@ -47,6 +47,13 @@ PYBIND11_MODULE(_core, m) {
         return all;
       },
       "Name and summary of every transformation of the library.");
+  m.def(
+      "preserves_computation",
+      [](const std::string& name) {
+        return refx::find_transformation(name).preserves_computation();
+      },
+      py::arg("name"));
+  bind_rules(m);
   bind_tables(m);
   m.def(
       "operator_parts",

@@ -15,6 +15,7 @@ namespace py = pybind11;
 void bind_tables(py::module_& m);
 void bind_mirror(py::module_& m);
 void bind_model(py::module_& m);
+void bind_rules(py::module_& m);
 void bind_lab(py::class_<Model>& model);
 
 // Bisects the steps of a model; `judge` takes the ids of those that are kept. JSON and text.

@@ -47,6 +47,7 @@ struct Condition {
 // A rule as it is written.
 struct Definition {
   std::string name, summary;
+  std::string text;
   bool same_results = true;  // up to rounding
   std::vector<Variable> variables;
   std::vector<Body> before;  // at least one; they differ in spelling

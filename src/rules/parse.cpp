@@ -591,6 +591,20 @@ const Variable* find_variable(const Definition& rule, std::string_view name) {
   return nullptr;
 }
 
+namespace {
+
+// What stands between two rules is about the second.
+std::string_view without_last_comment(std::string_view text) {
+  while (true) {
+    text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+    const std::size_t line = text.rfind('\n') + 1;
+    if (line == 0 || text[text.find_first_not_of(" \t", line)] != '#') return text;
+    text = text.substr(0, line);
+  }
+}
+
+}  // namespace
+
 std::vector<Definition> parse_definitions(std::string_view text) {
   Cursor cursor(text);
   std::vector<Definition> rules;
@@ -599,6 +613,7 @@ std::vector<Definition> parse_definitions(std::string_view text) {
   while (cursor.next_line()) {
     const std::size_t at = cursor.position();
     rules.push_back(RuleReader(cursor).rule());
+    rules.back().text = without_last_comment(text.substr(at, cursor.position() - at));
     for (std::size_t i = 0; i + 1 < rules.size(); ++i)
       if (rules[i].name == rules.back().name)
         cursor.fail(at, fmt::format("rule '{}' is there twice", rules.back().name));

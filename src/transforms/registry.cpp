@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+#include <utility>
+
 #include "refx/hint.h"
 #include "refx/rule.h"
 #include "refx/transforms.h"
@@ -30,19 +33,25 @@ std::vector<TransformationPtr>& all() {
   return transformations;
 }
 
+std::mutex& changing() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 const std::vector<TransformationPtr>& registry() { return all(); }
 
 namespace {
 
-const TransformationPtr* lookup(std::string_view name) {
-  for (const auto& transformation : registry())
+TransformationPtr* lookup(std::string_view name) {
+  for (auto& transformation : all())
     if (transformation->name() == name) return &transformation;
   return nullptr;
 }
 
-const TransformationPtr& find(std::string_view name) {
+TransformationPtr find(std::string_view name) {
+  const std::scoped_lock lock(changing());
   if (const TransformationPtr* found = lookup(name)) return *found;
   std::vector<std::string> names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());
@@ -55,6 +64,7 @@ const TransformationPtr& find(std::string_view name) {
 }  // namespace
 
 const Transformation* lookup_transformation(std::string_view name) {
+  const std::scoped_lock lock(changing());
   const TransformationPtr* found = lookup(name);
   return found ? found->get() : nullptr;
 }
@@ -68,18 +78,38 @@ std::vector<TransformationPtr> find_transformations(const std::vector<std::strin
       found.push_back(find(name));
       continue;
     }
+    const std::scoped_lock lock(changing());
     for (const TransformationPtr& transformation : registry())
       if (transformation->preserves_computation()) found.push_back(transformation);
   }
   return found;
 }
 
-void register_transformation(TransformationPtr transformation) {
+namespace {
+
+void register_in_place_of(TransformationPtr transformation,
+                          bool (*gives_way)(const Transformation&)) {
   if (transformation->name() == kAll)
     throw Error(fmt::format("a transformation cannot be called '{}': that means every one", kAll));
-  if (lookup_transformation(transformation->name()))
+  const std::scoped_lock lock(changing());
+  TransformationPtr* other = lookup(transformation->name());
+  if (!other) return all().push_back(std::move(transformation));
+  if (!gives_way(**other))
     throw Error(fmt::format("a transformation '{}' is already registered", transformation->name()));
-  all().push_back(std::move(transformation));
+  static std::vector<TransformationPtr> replaced;  // who has found one may go on with it
+  replaced.push_back(std::exchange(*other, std::move(transformation)));
+}
+
+}  // namespace
+
+void register_transformation(TransformationPtr transformation) {
+  register_in_place_of(std::move(transformation), [](const Transformation&) { return false; });
+}
+
+void register_rule(Rule rule) {
+  register_in_place_of(std::make_shared<Rule>(std::move(rule)), [](const Transformation& other) {
+    return dynamic_cast<const Rule*>(&other) != nullptr;
+  });
 }
 
 }  // namespace refx

@@ -93,9 +93,9 @@ RuleMatch as_shown(const rules::Definition& rule, const Model& model, const Matc
   RuleMatch shown{model, match.outputs[0], {}};
   for (std::size_t i = 0; i < rule.variables.size(); ++i) {
     const rules::Binding& binding = match.variables[i];
-    const bool weight = rule.variables[i].kind == rules::Kind::weight && binding.state;
-    shown.variables.emplace_back(rule.variables[i].name,
-                                 weight ? Arg(model.state()[binding.state].name) : binding.value);
+    const bool weight = rule.variables[i].kind == rules::Kind::weight;
+    shown.variables.push_back(
+        {rule.variables[i].name, binding.value, weight ? binding.state : StateId()});
   }
   return shown;
 }
@@ -106,6 +106,7 @@ Rule::Rule(std::shared_ptr<const rules::Compiled> compiled) : compiled_(std::mov
 
 std::string Rule::name() const { return compiled_->rule.name; }
 std::string Rule::summary() const { return compiled_->rule.summary; }
+const std::string& Rule::text() const { return compiled_->rule.text; }
 bool Rule::preserves_computation() const { return compiled_->rule.same_results; }
 
 Rule& Rule::set_check(Check check) {

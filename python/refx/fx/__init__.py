@@ -9,8 +9,9 @@ The names, arguments and meaning of ``optimum.fx.optimization``: change the impo
     gm = merge(gm)                  # model itself stays as it is
     gm = merge(gm, reverse=True)    # as before, bit for bit
 
-``explain`` says where a transformation applies, and where not and why. ``log`` lists the steps that
-were taken, ``reverse`` takes back some of them, ``bisect`` finds those that break something.
+``Rule`` is a rewrite that is written down, see ``refx.rule``. ``explain`` says where a transformation
+applies, and where not and why. ``log`` lists the steps that were taken, ``reverse`` takes back some of
+them, ``bisect`` finds those that break something.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from . import _library
 from ._base import NothingReversed, ReversibleTransformation, Transformation
 from ._compose import compose
 from ._library import *  # noqa: F403
+from ._rule import Rule
 from ._tools import Explanation, Refusal, Site, bisect, explain, forget, log, reverse
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "NothingReversed",
     "Refusal",
     "ReversibleTransformation",
+    "Rule",
     "Site",
     "Step",
     "Transformation",

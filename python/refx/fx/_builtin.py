@@ -11,7 +11,6 @@ from ._history import History
 class BuiltIn(ReversibleTransformation):
     """A transformation that the library does."""
 
-    preserves_computation = True
     _name: str  # in the library
 
     @property

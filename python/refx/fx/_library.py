@@ -14,7 +14,8 @@ def _class_name(name: str) -> str:
 def _class(name: str, summary: str) -> type:
     # Of refx.fx, where users find it, and pickle too.
     return type(_class_name(name), (_builtin.BuiltIn,),
-                {"__doc__": summary, "__module__": "refx.fx", "_name": name})
+                {"__doc__": summary, "__module__": "refx.fx", "_name": name,
+                 "preserves_computation": _core.preserves_computation(name)})
 
 
 globals().update((_class_name(name), _class(name, summary)) for name, summary in _core.transformations())
