@@ -22,7 +22,11 @@ int fit(const c10::TypePtr& type, const Arg& arg, bool tensors_take_numbers) {
   const TypeKind kind = type->kind();
   if (kind == TypeKind::OptionalType) {
     if (arg.is<None>()) return 2;
-    return fit(type->expectRef<c10::OptionalType>().getElementType(), arg, tensors_take_numbers);
+    const c10::TypePtr& element = type->expectRef<c10::OptionalType>().getElementType();
+    // A number is taken for a tensor only where there has to be one: clamp(x, 0) is not
+    // clamp.Tensor.
+    if (element->kind() == TypeKind::TensorType && number_of(arg)) return 0;
+    return fit(element, arg, tensors_take_numbers);
   }
   if (arg.is<NodeId>()) return kind == TypeKind::TensorType ? 2 : kind == TypeKind::IntType ? 1 : 0;
   if (number_of(arg)) {
