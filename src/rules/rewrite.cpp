@@ -243,8 +243,8 @@ class Rewriter {
         continue;
       }
       if (!value) value = editor_.insert_before(result.old, std::move(result.node));
-      Node copy{.op = Opcode::call_function,
-                .target = exported_ ? "aten.contiguous.default" : "torch.Tensor.contiguous",
+      Node copy{.op = exported_ ? Opcode::call_function : Opcode::call_method,
+                .target = exported_ ? "aten.contiguous.default" : "contiguous",
                 .args = {value},
                 .type = type,
                 .meta = meta};
