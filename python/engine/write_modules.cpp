@@ -89,16 +89,15 @@ class ModuleWriter {
     for (const auto& [id, name] : changed.states) {
       const std::string_view path = split(name).first;
       if (!path.empty() && path == last) continue;
-      if (paths.count(path)) {
-        last = path;
-      } else if (!path.empty() && model_.modules().find(path)) {
-        paths.insert(path);
-        write_module(path);
-      } else {
+      if (path.empty() || !model_.modules().find(path)) {
         loose.push_back(name);
+        continue;
       }
+      last = path;
+      if (paths.insert(path).second) write_module(path);
     }
     for (std::string_view name : loose) write_tensor(name);
+    for (const std::string& name : left_behind_) write_tensor(name);
     sort_tables();
   }
 
@@ -265,18 +264,33 @@ class ModuleWriter {
     const py::object current =
         found && found != Py_None ? py::reinterpret_borrow<py::object>(found) : py::object();
     const ModuleId id = model_.modules().find(path);
+    const bool made = tables_.made_containers.contains(text(path));  // for what a layer left behind
     if (!id) {
-      if (!current || is_container(path, current)) return;
+      if (!current || made || is_container(path, current)) return;
       keep(path, current);
+      note_left_behind(path, Container(current));
       remove(path, kModules);
       forget_container(path);
       return;
     }
     if (current && mirror_.matches_module(tables_, id, current)) return;
-    const py::object module = matching(id, current);
-    if (current) keep(path, current);
+    const py::object module = matching(id, made ? py::object() : current);
+    if (made)
+      tables_.made_containers.attr("discard")(text(path));
+    else if (current)
+      keep(path, current);
     put(path, kModules, module);
     forget_container(path);
+  }
+
+  // The tensors that the model still has of a module that it has no more.
+  void note_left_behind(std::string_view path, const Container& module) {
+    PyObject *name = nullptr, *value = nullptr;
+    for (TableKind kind : {kParameters, kBuffers})
+      for (Py_ssize_t at = 0; PyDict_Next(module.table(kind), &at, &name, &value);)
+        if (std::string tensor = std::string(path) + "." + to_string(name);
+            model_.state().find(tensor))
+          left_behind_.push_back(std::move(tensor));
   }
 
   // Whether the module only holds what the library has below that path.
@@ -433,6 +447,7 @@ class ModuleWriter {
   std::pair<const std::string, Container>* last_ = nullptr;  // of those, the last one asked for
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
   std::optional<Holders> holders_;  // of the model, once asked for
+  std::vector<std::string> left_behind_;
 };
 
 }  // namespace

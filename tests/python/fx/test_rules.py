@@ -1,0 +1,211 @@
+"""Rules on GraphModules: forward, state, copies and the exact way back; judged by torch in fp64."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.fx.passes.shape_prop import ShapeProp
+from torch.nn import functional as F
+
+import refx
+from kit import Snapshot, assert_close_to_double, graph_nodes, trace
+from refx.fx import MergeLinears, NothingReversed, Rule, compose, explain, log, reverse
+
+
+@refx.rule
+class MergeLora:
+    """linear + low-rank branch -> linear with a merged weight"""
+
+    def before(x, W: refx.Weight, A: refx.Weight, B: refx.Weight, s: refx.Factor = 1.0):
+        return F.linear(x, W) + F.linear(F.linear(x, A), B) * s
+
+    def once(W, A, B, s):
+        return {"M": W + s * (B @ A)}
+
+    def after(x, M):
+        return F.linear(x, M)
+
+
+# A layer's own weight and bias are read by `after` itself: nothing is computed once.
+TURNED = """rule turned
+before(x, W: weight, b: weight):
+    return aten.relu(aten.linear(x, W, b))
+after:
+    return aten.relu(aten.addmm(b, x, aten.t(W)))
+"""
+# One of the two is, the other is computed.
+HALF = """rule half-turned
+before(x, W: weight, b: weight):
+    return aten.relu(aten.linear(x, W, b))
+once:
+    c = b * 1.0
+after:
+    return aten.clamp(aten.linear(x, W, c), 0)
+"""
+
+
+class Lora(nn.Module):
+    def __init__(self, branch):
+        super().__init__()
+        self.block = nn.ModuleDict({"base": nn.Linear(6, 6, bias=False), "down": nn.Linear(6, 2, bias=False),
+                                    "up": nn.Linear(2, 6, bias=False), "head": nn.Linear(6, 3)})
+        self.branch = branch
+
+    def forward(self, x):
+        b = self.block
+        return b["head"](self.branch(b["base"], b["down"], b["up"], x))
+
+
+SPELLINGS = {
+    "modules": lambda base, down, up, x: base(x) + up(down(x)) * 0.5,
+    "turned": lambda base, down, up, x: 0.5 * up(down(x)) + base(x),
+    "no factor": lambda base, down, up, x: up(down(x)) + base(x),
+    "functions": lambda base, down, up, x: torch.add(
+        F.linear(x, base.weight), torch.div(F.linear(F.linear(x, down.weight), up.weight), 2.0)),
+    "methods": lambda base, down, up, x: base(x).add(up(down(x)).mul(0.5)),
+    "aten": lambda base, down, up, x: torch.ops.aten.add.Tensor(
+        torch.ops.aten.linear.default(x, base.weight), torch.ops.aten.mul.Tensor(up(down(x)), 0.5)),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_lora_is_merged_and_comes_back(spelling):
+    model = Lora(SPELLINGS[spelling]).eval()
+    gm, x = trace(model), torch.randn(4, 6)
+    before, untouched = Snapshot(gm), Snapshot(model)
+    merge = Rule(MergeLora)
+    assert merge.signature == "merge-lora" and merge.preserves_computation
+    gm = merge(gm)
+    assert list(gm.state_dict()) == ["block.base.M", "block.head.weight", "block.head.bias"]
+    assert isinstance(gm.get_parameter("block.base.M"), nn.Parameter)
+    assert not graph_nodes(gm, "call_module", "block.base")
+    assert_close_to_double(gm, model, [x])
+    assert [step.transformation for step in log(gm)] == ["merge-lora"]
+    untouched.assert_equals(Snapshot(model))
+    gm = merge(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
+
+
+def test_it_trains():
+    gm = Rule(MergeLora)(trace(Lora(SPELLINGS["modules"])))
+    gm(torch.randn(4, 6)).sum().backward()
+    assert gm.get_parameter("block.base.M").grad is not None
+
+
+def test_it_composes():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = Lora(SPELLINGS["modules"]), Lora(SPELLINGS["modules"])
+
+        def forward(self, x):
+            return self.a(x) + self.b(x)
+
+    model = Two().eval()
+    gm, x = trace(model), torch.randn(4, 6)
+    before = Snapshot(gm)
+    both = compose(Rule(MergeLora), MergeLinears(), Rule("gelu-written-out"))
+    gm = both(gm)
+    assert {step.transformation for step in log(gm)} == {"merge-lora", "merge-linears"}
+    assert_close_to_double(gm, model, [x])
+    first = log(gm)[0]
+    reverse(gm, first)  # the other steps stay, or are applied again
+    assert first not in log(gm)
+    assert_close_to_double(gm, model, [x])
+    before.assert_equals(Snapshot(both(gm, reverse=True)))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU())
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("text, kept", [
+    (TURNED, ["inner.0.weight", "inner.0.bias", "inner.2.weight", "inner.2.bias"]),
+    (HALF, ["inner.0.weight", "inner.0.c", "inner.2.weight", "inner.2.c"]),
+])
+def test_a_layers_own_weight_stays_without_the_layer(text, kept):
+    model = Mlp().eval()
+    gm, x = trace(model), torch.randn(4, 6)
+    before, untouched = Snapshot(gm), Snapshot(model)
+    rule = Rule(text)
+    gm = rule(gm)
+    assert len(log(gm)) == 2 and not graph_nodes(gm, "call_module")
+    assert sorted(gm.state_dict()) == sorted(kept)
+    assert gm.get_parameter("inner.0.weight") is model.inner[0].weight
+    assert_close_to_double(gm, model, [x])
+    untouched.assert_equals(Snapshot(model))
+    reverse(gm, log(gm)[0])
+    assert_close_to_double(gm, model, [x])
+    before.assert_equals(Snapshot(rule(gm, reverse=True)))
+
+
+@pytest.mark.parametrize("rule, model", [
+    (MergeLora, Lora(SPELLINGS["modules"])), (TURNED, Mlp()), (HALF, Mlp()),
+], ids=["computed", "own", "both"])
+def test_copies_and_files(rule, model):
+    gm, x = trace(model.eval()), torch.randn(4, 6)
+    before = Snapshot(gm, objects=False, meta=False)
+    gm = Rule(rule)(gm)
+    file = io.BytesIO()
+    torch.save(gm, file)
+    file.seek(0)
+    for other in (copy.deepcopy(gm), pickle.loads(pickle.dumps(gm)), torch.load(file, weights_only=False)):
+        assert list(other.state_dict()) == list(gm.state_dict())
+        assert torch.equal(other(x), gm(x))
+        other = Rule(rule)(other, reverse=True)
+        before.assert_equals(Snapshot(other, objects=False, meta=False))
+    before.assert_equals(Snapshot(Rule(rule)(gm, reverse=True), objects=False, meta=False))
+
+
+def test_a_rule_of_the_library_by_name():
+    class Gelu(nn.Module):
+        def forward(self, x):
+            return x * 0.5 * (1.0 + torch.erf(x / 2 ** 0.5))
+
+    gm, x = trace(Gelu()), torch.randn(4, 6)
+    (refusal,) = explain(Rule("gelu-written-out"), gm).refusals
+    assert "dtype" in refusal.reason  # a traced graph does not say
+    ShapeProp(gm).propagate(x)
+    before = Snapshot(gm)
+    gm = Rule("gelu-written-out")(gm)
+    assert "gelu(x)" in gm.code and "erf" not in gm.code
+    assert torch.equal(pickle.loads(pickle.dumps(gm))(x), gm(x))
+    assert_close_to_double(gm, Gelu(), [x])
+    before.assert_equals(Snapshot(refx.fx.GeluWrittenOut()(gm, reverse=True)))
+    with pytest.raises(refx.Error, match="did you mean 'gelu-written-out'"):
+        Rule("gelu-writen-out")
+
+
+def test_a_check_refuses():
+    @refx.rule
+    class Refused:
+        def before(x, W: refx.Weight):
+            return F.linear(x, W)
+
+        def after(x, W):
+            return x @ W.T
+
+        def check(match):
+            return f"{match['W'].name} of {match['x'].name} is to stay" if match["W"].tensor.numel() > 20 else None
+
+    gm = trace(Lora(SPELLINGS["modules"]))
+    found = explain(Rule(Refused), gm)
+    assert [refusal.reason for refusal in found.refusals] == ["block.base.weight of x is to stay"]
+    assert len(found.sites) == 2
+    assert len(log(Rule(Refused)(gm))) == 2
+
+
+def test_a_rule_is_pickled_and_says_when_there_is_nothing():
+    for rule in (Rule(MergeLora), Rule(TURNED), Rule("gelu-written-out")):
+        same = pickle.loads(pickle.dumps(rule))
+        assert type(same) is Rule and same.signature == rule.signature
+    with pytest.warns(NothingReversed):
+        Rule(TURNED)(trace(Mlp()), reverse=True)
