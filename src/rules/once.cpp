@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "refx/builder.h"
 #include "refx/error.h"
@@ -36,15 +37,21 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
   const Body& body = *rule.once;
   Builder builder;
   Values values = values_of(rule, body, match);
+  std::map<NodeId, TypePtr> types;
   for (std::size_t i = 0; i < rule.variables.size(); ++i) {
     const Variable& variable = rule.variables[i];
     const Binding& binding = match.variables[i];
     const auto it = body.named.find(variable.name);
     if (it == body.named.end() || !binding.state) continue;
-    values[it->second.value] =
+    const NodeId weight =
         builder.constant(variable.name, values_of_weight(rule, model, binding.state, types_only));
+    types.emplace(weight, type_of(model.state().tensor(binding.state)));
+    values[it->second.value] = weight;
   }
-  auto type_of_weight = [&](NodeId) -> TypePtr { return nullptr; };
+  auto type_of_weight = [&](NodeId id) {
+    const auto it = types.find(id);
+    return it == types.end() ? nullptr : it->second;
+  };
   const std::string problem =
       substitute(body, values, type_of_weight, [&](NodeId form, const Reading& call) -> Arg {
         Node node = spell_as_op(call);

@@ -94,6 +94,17 @@ TypePtr known_type(const Model& model, NodeId id) {
 Literal holds(const Definition& rule, const Condition& condition, const Model& model,
               const Match& match) {
   Values values = values_of(rule, rule.where, match);
+  // A layer's own tensors have no node: they get ids beyond those of the graph.
+  const auto limit = static_cast<std::uint32_t>(model.graph().id_limit());
+  for (std::size_t i = 0; i < rule.variables.size(); ++i)
+    if (const Binding& binding = match.variables[i]; binding.state && !binding.value.is<NodeId>())
+      values[rule.where.named.at(rule.variables[i].name).value] =
+          NodeId(limit + static_cast<std::uint32_t>(i));
+  auto type_of_value = [&](NodeId id) {
+    return id.value < limit
+               ? known_type(model, id)
+               : type_of(model.state().tensor(match.variables[id.value - limit].state));
+  };
   const Body& form = rule.before[match.form];
   const Values of_form = values_of(rule, form, match);
   for (const auto& [name, id] : rule.where.named) {
@@ -131,7 +142,7 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
     Literal literal =
         decided ? Literal{*decided}
         : problem.empty()
-            ? compute(node.target, args, [&](NodeId value) { return known_type(model, value); })
+            ? compute(node.target, args, type_of_value)
             : no_literal(problem);
     if (!literal.problem.empty()) problems[id] = literal.problem;
     values[id.value] = literal.value;
