@@ -97,10 +97,10 @@ std::string_view function_spelling(std::string_view op) {
   static const std::map<std::string_view, std::string_view> all = {
       {"linear", "torch.nn.functional.linear"},
       {"scaled_dot_product_attention", "torch.nn.functional.scaled_dot_product_attention"},
-      {"layer_norm", "torch.nn.functional.layer_norm"},
-      {"rms_norm", "torch.nn.functional.rms_norm"},
+      {"layer_norm", "torch.layer_norm"},
+      {"rms_norm", "torch.rms_norm"},
       {"gelu", "torch.nn.functional.gelu"},
-      {"silu", "torch.nn.functional.silu"},
+      {"silu", "torch._C._nn.silu"},
       {"conv1d", "torch.conv1d"},
       {"conv2d", "torch.conv2d"},
       {"conv3d", "torch.conv3d"},
