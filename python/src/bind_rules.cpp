@@ -4,7 +4,6 @@
 
 #include "bind.h"
 #include "refx/rule.h"
-#include "refx/source.h"
 #include "refx/text.h"
 
 namespace refx::python {

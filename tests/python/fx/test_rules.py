@@ -28,6 +28,8 @@ class MergeLora:
     def after(x, M):
         return F.linear(x, M)
 
+    where = "rank(W) == 2; size(A, 0) == size(B, 1); given(W)"
+
 
 # A layer's own weight and bias are read by `after` itself: nothing is computed once.
 TURNED = """rule turned
@@ -41,7 +43,7 @@ HALF = """rule half-turned
 before(x, W: weight, b: weight):
     return aten.relu(aten.linear(x, W, b))
 once:
-    c = b * 1.0
+    c = b * (size(W, 1) / size(W, 1))
 after:
     return aten.clamp(aten.linear(x, W, c), 0)
 """
@@ -165,23 +167,60 @@ def test_copies_and_files(rule, model):
     before.assert_equals(Snapshot(Rule(rule)(gm, reverse=True), objects=False, meta=False))
 
 
-def test_a_rule_of_the_library_by_name():
-    class Gelu(nn.Module):
-        def forward(self, x):
-            return x * 0.5 * (1.0 + torch.erf(x / 2 ** 0.5))
+def layer_norm(x):
+    d = x - x.mean(-1, keepdim=True)
+    return d / torch.sqrt((d * d).mean(-1, keepdim=True) + 1e-5)
 
-    gm, x = trace(Gelu()), torch.randn(4, 6)
-    (refusal,) = explain(Rule("gelu-written-out"), gm).refusals
-    assert "dtype" in refusal.reason  # a traced graph does not say
+
+class Written(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name, function", [
+    ("gelu-written-out", lambda x: x * 0.5 * (1.0 + torch.erf(x / 2 ** 0.5))),
+    ("silu-written-out", lambda x: x.sigmoid() * x),
+    ("layer-norm-written-out", layer_norm),
+    ("rms-norm-written-out", lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)),
+])
+def test_a_rule_of_the_library_by_name(name, function):
+    model = Written(function)
+    gm, x = trace(model), torch.randn(4, 6)
+    rule = Rule(name)
+    assert explain(rule, gm).refusals and not log(rule(gm))  # a traced graph does not say what x is
     ShapeProp(gm).propagate(x)
-    before = Snapshot(gm)
-    gm = Rule("gelu-written-out")(gm)
-    assert "gelu(x)" in gm.code and "erf" not in gm.code
-    assert torch.equal(pickle.loads(pickle.dumps(gm))(x), gm(x))
-    assert_close_to_double(gm, Gelu(), [x])
-    before.assert_equals(Snapshot(refx.fx.GeluWrittenOut()(gm, reverse=True)))
+    before, forms = Snapshot(gm), Snapshot(gm, objects=False, meta=False)
+    gm = rule(gm)
+    assert name.split("-written")[0].replace("-", "_") in gm.code
+    assert len(graph_nodes(gm, "call_function")) == 1
+    assert_close_to_double(gm, model, [x])
+    same = pickle.loads(pickle.dumps(gm))
+    assert torch.equal(same(x), gm(x))
+    forms.assert_equals(Snapshot(rule(same, reverse=True), objects=False, meta=False))
+    before.assert_equals(Snapshot(rule(gm, reverse=True)))
+
+
+def test_a_rule_that_there_is_not():
     with pytest.raises(refx.Error, match="did you mean 'gelu-written-out'"):
         Rule("gelu-writen-out")
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_batch_norm_after_a_convolution(known):
+    model = nn.Sequential(nn.Conv1d(5, 6, 3), nn.BatchNorm1d(6)).eval()
+    model[1].running_mean.normal_(), model[1].running_var.uniform_(0.5, 2)
+    gm, x = trace(model), torch.randn(3, 5, 8)
+    if known:
+        ShapeProp(gm).propagate(x)
+    before = Snapshot(gm)
+    gm = Rule("batch-norm-in-conv-1d")(gm)
+    assert list(gm.state_dict()) == ["0.M", "0.c"]
+    assert_close_to_double(gm, model, [x])
+    before.assert_equals(Snapshot(Rule("batch-norm-in-conv-1d")(gm, reverse=True)))
 
 
 def test_a_check_refuses():
