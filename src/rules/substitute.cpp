@@ -139,11 +139,9 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
         decided = truth;
     }
     if (decided) problem.clear();
-    Literal literal =
-        decided ? Literal{*decided}
-        : problem.empty()
-            ? compute(node.target, args, type_of_value)
-            : no_literal(problem);
+    Literal literal = decided           ? Literal{*decided}
+                      : problem.empty() ? compute(node.target, args, type_of_value)
+                                        : no_literal(problem);
     if (!literal.problem.empty()) problems[id] = literal.problem;
     values[id.value] = literal.value;
   }
