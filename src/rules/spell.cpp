@@ -63,7 +63,9 @@ int fit(const c10::FunctionSchema& schema, const Reading& call) {
       if (!formal.default_value()) return 0;
       continue;
     }
-    const int one = fit(formal.type(), given->value, numbers);
+    // stride=1 stands for [1, 1].
+    const bool spread = formal.N() && given->value.is<std::int64_t>();
+    const int one = spread ? 1 : fit(formal.type(), given->value, numbers);
     if (one == 0) return 0;
     score += one;
     ++used;

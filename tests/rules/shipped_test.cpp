@@ -599,5 +599,50 @@ return y)",
   }
 }
 
+// As torch.fx has them.
+TEST(ShippedRules, LayersThatAreModules) {
+  expect_applies("merge-lora", R"(
+parameter base.weight : f32[6, 4]
+parameter base.bias : f32[6]
+parameter a.weight : f32[2, 4]
+parameter b.weight : f32[6, 2]
+module base : torch.nn.Linear(in_features=4, out_features=6, bias=True)
+module a : torch.nn.Linear(in_features=4, out_features=2, bias=False)
+module b : torch.nn.Linear(in_features=2, out_features=6, bias=False)
+module drop : torch.nn.Dropout(p=0.1) training=False
+graph():
+    %x = placeholder[target=x]
+    %w = call_module[target=base](args = (%x,))
+    %d = call_module[target=drop](args = (%x,))
+    %l = call_module[target=a](args = (%d,))
+    %u = call_module[target=b](args = (%l,))
+    %s = call_function[target=operator.mul](args = (%u, 2.0))
+    %y = call_function[target=operator.add](args = (%w, %s))
+    return y
+)");
+  const std::string norm = R"(
+parameter c.weight : f32[6, 4, 3]
+parameter c.bias : f32[6]
+parameter n.weight : f32[6]
+parameter n.bias : f32[6]
+buffer n.running_mean : f32[6]
+buffer n.running_var : f32[6]
+buffer n.num_batches_tracked : i64[]
+module c : torch.nn.Conv1d(in_channels=4, out_channels=6, kernel_size=(3,))
+module n : torch.nn.BatchNorm1d(num_features=6) training=False
+graph():
+    %x : f32[2, 4, 5] = placeholder[target=x]
+    %a = call_module[target=c](args = (%x,))
+    %y = call_module[target=n](args = (%a,))
+    return y
+)";
+  expect_applies("batch-norm-in-conv-1d", norm);
+  expect_no_match("batch-norm-in-conv-1d", with(norm, {{"training=False", "training=True"}}));
+  expect_refused("batch-norm-in-conv-1d",
+                 with(norm, {{"    return y",
+                              "    %z = call_module[target=c](args = (%x,))\n    return (y, z)"}}),
+                 "module 'c' is used in more than one place");
+}
+
 }  // namespace
 }  // namespace refx::testing
