@@ -726,5 +726,60 @@ return y)";
   expect_refused(r, model, "what is computed once is not finite");
 }
 
+// A copy of a weight is not the weight once that is written.
+TEST(MatchRules, ACopyOfAWeightThatIsWritten) {
+  const Rule r = rule("x, W: weight", "return aten.relu(aten.linear(x, W))",
+                      "return aten.linear(x, W) * 1 + 0", "where: rank(W) == 2");
+  const std::string text = R"(
+parameter w : f32[6, 4]
+input x : f32[3, 4]
+c : f32[6, 4] = aten.clone.default(%p_w)
+a : f32[6, 4] = aten.add_.Tensor(%p_w, 1)
+l : f32[3, 6] = aten.linear.default(%x, %c)
+y : f32[3, 6] = aten.relu.default(%l)
+return (y, a))";
+  expect_refusal(r, text, "'p_w' may be written in place");
+}
+
+// What a symbol is not in the example it may be elsewhere.
+TEST(MatchRules, SymbolicSizesAreNotKnown) {
+  const std::string text =
+      "input x : f32[s0{2}, 4]\nn : f32[s0{2}, 4] = aten.sigmoid.default(%x)\n"
+      "y : f32[s0{2}, 4] = aten.relu.default(%n)\nreturn y";
+  auto when = [](const std::string& where) {
+    return rule("x", "return aten.relu(aten.sigmoid(x))", "return aten.sigmoid(x)",
+                "where: " + where);
+  };
+  expect_refusal(when("size(x, 0) != 3"), text, "size(x, 0) != 3: a size is not known");
+  expect_refusal(when("not (size(x, 0) == 3)"), text, "a size is not known");
+  expect_refusal(when("size(x, 0) == 2"), text, "a size is not known");
+  EXPECT_EQ(sites(when("size(x, 0) == size(x, -2); size(x, 1) == 4"), text), 1u);
+}
+
+TEST(MatchRules, OnceReadsNoFiles) {
+  const Rule r = parse_rule(R"(rule r
+before(x, W: weight):
+    return aten.neg(aten.linear(x, W))
+once:
+    M = W * aten.sum(aten.from_file('/etc/passwd', False, 1))
+after:
+    return aten.linear(x, M)
+)");
+  expect_refusal(r, kLinear, "from_file");
+}
+
+// Trying every order of a long sum would take for ever.
+TEST(MatchRules, ManyOrdersAreTriedInBoundedTime) {
+  std::string variables, sum = "aten.tanh(x0)", text = "input x : f32[2]\n", last = "x";
+  for (int i = 0; i < 40; ++i) {
+    variables += fmt::format("{}x{}", i ? ", " : "", i);
+    if (i) sum += fmt::format(" + x{}", i);
+    text += fmt::format("s{} : f32[2] = aten.add.Tensor(%{}, %x)\n", i, last);
+    last = fmt::format("s{}", i);
+  }
+  const Rule r = rule(variables, "return " + sum, "return x0");
+  expect_not_found(r, text + "return " + last);
+}
+
 }  // namespace
 }  // namespace refx::testing
