@@ -58,7 +58,16 @@ def histories():
 
 def main():
     folder, models = Path(sys.argv[1]), [Path(model) for model in sys.argv[2:]]
-    for target in ("zip", "pickle", "program", "history", "text", "rule", "operators", "graph_module"):
+    for target in (
+        "zip",
+        "pickle",
+        "program",
+        "history",
+        "text",
+        "rule",
+        "operators",
+        "graph_module",
+    ):
         (folder / target).mkdir(parents=True, exist_ok=True)
     for model in models:
         with zipfile.ZipFile(model) as archive:
