@@ -621,7 +621,7 @@ TEST(MatchRules, AValueThatHasTwoNames) {
 TEST(MatchRules, AReasonOfTheCaller) {
   Rule r = soft("aten.sigmoid(x)");
   r.set_check([](const RuleMatch& match) {
-    EXPECT_EQ(match.variables.at(0).first, "x");
+    EXPECT_EQ(match.variables.at(0).name, "x");
     return std::string("not today");
   });
   expect_refusal(r, around("aten.sigmoid.default(%x)"), "not today");
