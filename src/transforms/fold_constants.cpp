@@ -381,7 +381,9 @@ Findings FoldConstants::find(const Model& model) const {
   for (NodeId id : model.graph()) {
     if (!constants.is_root(id)) continue;
     if (!shapes) shapes.emplace(model);
-    Site site{site_name(model.graph()[id]), {id}};
+    Site site{site_name(model.graph()[id]), unneeded_without(model.graph(), id)};
+    std::erase_if(site.nodes,
+                  [&](NodeId node) { return !bound_state(model.graph()[node]).empty(); });
     std::string reason = why_not(model, id, constants, *shapes);
     if (reason.empty())
       findings.sites.push_back(std::move(site));

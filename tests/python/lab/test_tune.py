@@ -11,6 +11,8 @@ import warnings
 import pytest
 import torch
 
+from conftest import REWRITES
+
 DIV = "change-true-div-to-mul-by-inverse"
 MERGE = "merge-linears"
 BIAS = "fuse-bias-in-linear"
@@ -122,7 +124,7 @@ def test_the_output_may_be_the_model(desk, model):
 
 def test_places_that_are_alike_are_measured_once_and_decided_together(desk, model):
     path = desk.put(model("blocks"))
-    tuning = tune(desk, path, "-o", "best.pt2")
+    tuning = tune(desk, path, *REWRITES, "-o", "best.pt2")
     assert [c["places"] for c in tuning["classes"]] == [
         [f"blocks.{i}.{{q,k,v}}" for i in range(3)],
         ["blocks.0.div", "blocks.1.div_1", "blocks.2.div_2"],
@@ -160,13 +162,13 @@ def test_steps_of_other_transformations_stay(desk, model):
 
 def test_a_killed_run_resumes_with_the_trials_it_made(desk, model):
     path = desk.put(model("blocks"))
-    process = desk.start("tune", path, "-o", "best.pt2", "--seconds", "2", "--threads", "1")
+    process = desk.start("tune", path, *REWRITES, "-o", "best.pt2", "--seconds", "2", "--threads", "1")
     desk.wait_for(lambda: len(desk.lines("best.pt2.trials.jsonl")) >= 2, process)
     desk.kill(process)
     assert not (desk.work / "best.pt2").exists()
     done = len(recorded(desk, "best.pt2.trials.jsonl"))
     assert done < 5
-    tuning = tune(desk, path, "-o", "best.pt2", "--resume")
+    tuning = tune(desk, path, *REWRITES, "-o", "best.pt2", "--resume")
     assert [t["remembered"] for t in trials(tuning)] == [True] * done + [False] * (5 - done)
     assert len(recorded(desk, "best.pt2.trials.jsonl")) == 5
     desk("verify", "best.pt2")
@@ -203,14 +205,14 @@ def test_shards_are_measured_apart_and_merged(desk, model):
     path = desk.put(model("blocks"))
     parts = []
     for i in range(2):
-        result = desk("tune", path, "--shard", f"{i}/2", "--trials", f"{i}.jsonl", *QUICK)
+        result = desk("tune", path, *REWRITES, "--shard", f"{i}/2", "--trials", f"{i}.jsonl", *QUICK)
         assert "measured only; the decision is made elsewhere\n" in result.out
         assert result.err == ""
         parts.append(recorded(desk, f"{i}.jsonl"))
     assert not [p for p in desk.work.glob("*.pt2") if p.name != path]
     classes = [{trial["class"] for trial in part} for part in parts]
     assert sorted(map(len, classes)) == [1, 2] and not classes[0] & classes[1]
-    tuning = tune(desk, path, "-o", "best.pt2", "--merge", "0.jsonl", "--merge", "1.jsonl")
+    tuning = tune(desk, path, *REWRITES, "-o", "best.pt2", "--merge", "0.jsonl", "--merge", "1.jsonl")
     assert tuning["decided"]
     assert len(trials(tuning)) == 5 and all(t["remembered"] for t in trials(tuning))
     assert desk.lines("best.pt2.trials.jsonl") == []
@@ -339,7 +341,8 @@ def ranks(desk, model):
     def start(*args):
         path = desk.put(model("blocks"))
         env = dict(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
-        return [desk.start("tune", path, "-o", "best.pt2", "--json", *args, RANK=str(rank), **env) for rank in range(2)]
+        return [desk.start("tune", path, *REWRITES, "-o", "best.pt2", "--json", *args, RANK=str(rank), **env)
+                for rank in range(2)]
 
     return start
 
@@ -347,7 +350,7 @@ def ranks(desk, model):
 def torchrun(desk, model, *args):
     path = desk.put(model("blocks"))
     return desk.start("-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2",
-                      "refx", "tune", path, "-o", "best.pt2", "--json", *args, program=sys.executable)
+                      "refx", "tune", path, *REWRITES, "-o", "best.pt2", "--json", *args, program=sys.executable)
 
 
 def expect_whole(desk, out):
