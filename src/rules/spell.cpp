@@ -17,20 +17,23 @@ namespace {
 using Given = Reading::Given;
 using c10::TypeKind;
 
-// How well an argument goes with what a schema asks for; 0: it does not.
-int fit(const c10::TypePtr& type, const Arg& arg, bool tensors_take_numbers) {
+// Where torch takes a number for a tensor: in the arithmetic of Python, and nowhere else.
+bool takes_numbers(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"add", "sub", "mul", "div", "floor_divide"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+// How well an argument goes with what a schema asks for; a number as a tensor so well; 0: it does
+// not.
+int fit(const c10::TypePtr& type, const Arg& arg, int as_tensor) {
   const TypeKind kind = type->kind();
   if (kind == TypeKind::OptionalType) {
     if (arg.is<None>()) return 2;
-    const c10::TypePtr& element = type->expectRef<c10::OptionalType>().getElementType();
-    // A number is taken for a tensor only where there has to be one: clamp(x, 0) is not
-    // clamp.Tensor.
-    if (element->kind() == TypeKind::TensorType && number_of(arg)) return 0;
-    return fit(element, arg, tensors_take_numbers);
+    return fit(type->expectRef<c10::OptionalType>().getElementType(), arg, as_tensor);
   }
   if (arg.is<NodeId>()) return kind == TypeKind::TensorType ? 2 : kind == TypeKind::IntType ? 1 : 0;
   if (number_of(arg)) {
-    if (kind == TypeKind::TensorType) return tensors_take_numbers ? 3 : 1;
+    if (kind == TypeKind::TensorType) return as_tensor;
     if (kind == TypeKind::IntType || kind == TypeKind::SymIntType)
       return arg.is<std::int64_t>() ? 2 : 0;
     return kind == TypeKind::NumberType || kind == TypeKind::FloatType ? 2 : 0;
@@ -45,7 +48,7 @@ int fit(const c10::TypePtr& type, const Arg& arg, bool tensors_take_numbers) {
     const auto& element = type->expectRef<c10::ListType>().getElementType();
     int worst = 2;
     for (const Arg& item : list ? list->items : tuple->items)
-      worst = std::min(worst, fit(element, item, false));
+      worst = std::min(worst, fit(element, item, 0));
     return worst;
   }
   if (arg.is<None>()) return 0;
@@ -53,7 +56,7 @@ int fit(const c10::TypePtr& type, const Arg& arg, bool tensors_take_numbers) {
 }
 
 int fit(const c10::FunctionSchema& schema, const Reading& call) {
-  const bool numbers = schema.overload_name() == "Tensor";
+  const int as_tensor = !takes_numbers(call.name) ? 0 : schema.overload_name() == "Tensor" ? 3 : 1;
   int score = 1;
   std::size_t used = 0;
   for (const c10::Argument& formal : schema.arguments()) {
@@ -65,7 +68,7 @@ int fit(const c10::FunctionSchema& schema, const Reading& call) {
     }
     // stride=1 stands for [1, 1].
     const bool spread = formal.N() && given->value.is<std::int64_t>();
-    const int one = spread ? 1 : fit(formal.type(), given->value, numbers);
+    const int one = spread ? 1 : fit(formal.type(), given->value, as_tensor);
     if (one == 0) return 0;
     score += one;
     ++used;
