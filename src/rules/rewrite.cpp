@@ -59,14 +59,9 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
     return NodeId(limit + static_cast<std::uint32_t>(types.size()) - 1);
   };
   auto type_of_value = [&](NodeId id) {
-    return id.value < limit ? known_type(model, id) : types[id.value - limit];
+    const bool made_here = id.value >= limit && id.value - limit < types.size();
+    return made_here ? types[id.value - limit] : known_type(model, match, id);
   };
-  for (std::size_t i = 0; i < rule.variables.size(); ++i) {
-    const Binding& binding = match.variables[i];
-    const auto it = rule.after.named.find(rule.variables[i].name);
-    if (it != rule.after.named.end() && binding.state && !binding.value.is<NodeId>())
-      values[it->second.value] = add(type_of(model.state().tensor(binding.state)));
-  }
   const std::vector<TypePtr> computed = types_of_once(rule, model, match);
   for (std::size_t i = 0; i < computed.size(); ++i)
     values[rule.after.named.at(rule.once_names[i]).value] = add(computed[i]);
@@ -169,14 +164,18 @@ class Rewriter {
       const Binding& binding = match_.variables[i];
       if (!binding.state || binding.value.is<NodeId>()) continue;
       const NodeId form = rule_.after.named.at(rule_.variables[i].name);
-      if (rule_.after.model.graph().num_users(form) == 0) continue;
+      const auto users = rule_.after.model.graph().users(form);
+      const bool read = std::any_of(users.begin(), users.end(), [&](NodeId user) {
+        return !asks(rule_.after.model.graph()[user]);
+      });
+      if (!read) continue;
       values[form.value] =
           editor_.insert_before(where_, reading_of(editor_.state()[binding.state].name));
       still_read_.push_back(binding.state);
     }
   }
 
-  TypePtr type_of_value(NodeId id) const { return known_type(editor_.model(), id); }
+  TypePtr type_of_value(NodeId id) const { return known_type(editor_.model(), match_, id); }
 
   // Makes the calls of `after`; those that give results are left for the nodes that they replace.
   std::vector<Kept> make(Values& values) {

@@ -12,7 +12,7 @@ namespace refx::rules {
 
 namespace {
 
-bool is_question_target(std::string_view target) { return target.starts_with("rule."); }
+constexpr std::uint32_t kOwn = 1U << 31;  // and the number of the variable
 
 // Of a sum or a product, the operand that is there, where the other stands for nothing.
 const Arg* only_operand(std::string_view name, const Arg* a, const Arg* b) {
@@ -27,6 +27,8 @@ bool has_node(const Arg& arg) {
 }
 
 }  // namespace
+
+bool asks(const Node& node) { return node.target.starts_with("rule."); }
 
 Arg substituted(const Arg& arg, const Values& values) {
   auto all = [&](const Args& items) {
@@ -43,8 +45,11 @@ Arg substituted(const Arg& arg, const Values& values) {
 Values values_of(const Definition& rule, const Body& body, const Match& match) {
   Values values(body.model.graph().id_limit());
   for (std::size_t i = 0; i < rule.variables.size(); ++i)
-    if (const auto it = body.named.find(rule.variables[i].name); it != body.named.end())
-      values[it->second.value] = match.variables[i].value;
+    if (const auto it = body.named.find(rule.variables[i].name); it != body.named.end()) {
+      const Binding& binding = match.variables[i];
+      const bool own = binding.state && !binding.value.is<NodeId>();
+      values[it->second.value] = own ? NodeId(kOwn + static_cast<std::uint32_t>(i)) : binding.value;
+    }
   return values;
 }
 
@@ -53,7 +58,7 @@ std::string substitute(const Body& body, Values& values, const TypeOfValue& type
   for (NodeId id : body.model.graph()) {
     const Node& node = body.model.graph()[id];
     if (node.op != Opcode::call_function) continue;
-    const bool asks = is_question_target(node.target);
+    const bool asks = rules::asks(node);
     if (asks || is_operator(node.target)) {
       Args args;
       for (const Arg& arg : node.args) args.push_back(substituted(arg, values));
@@ -83,7 +88,9 @@ std::string substitute(const Body& body, Values& values, const TypeOfValue& type
   return "";
 }
 
-TypePtr known_type(const Model& model, NodeId id) {
+TypePtr known_type(const Model& model, const Match& match, NodeId id) {
+  if (id.value >= kOwn)
+    return type_of(model.state().tensor(match.variables[id.value - kOwn].state));
   const Node& node = model.graph()[id];
   if (node.type) return node.type;
   const Arg arg(id);
@@ -94,17 +101,6 @@ TypePtr known_type(const Model& model, NodeId id) {
 Literal holds(const Definition& rule, const Condition& condition, const Model& model,
               const Match& match) {
   Values values = values_of(rule, rule.where, match);
-  // A layer's own tensors have no node: they get ids beyond those of the graph.
-  const auto limit = static_cast<std::uint32_t>(model.graph().id_limit());
-  for (std::size_t i = 0; i < rule.variables.size(); ++i)
-    if (const Binding& binding = match.variables[i]; binding.state && !binding.value.is<NodeId>())
-      values[rule.where.named.at(rule.variables[i].name).value] =
-          NodeId(limit + static_cast<std::uint32_t>(i));
-  auto type_of_value = [&](NodeId id) {
-    return id.value < limit
-               ? known_type(model, id)
-               : type_of(model.state().tensor(match.variables[id.value - limit].state));
-  };
   const Body& form = rule.before[match.form];
   const Values of_form = values_of(rule, form, match);
   for (const auto& [name, id] : rule.where.named) {
@@ -139,9 +135,11 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
         decided = truth;
     }
     if (decided) problem.clear();
-    Literal literal = decided           ? Literal{*decided}
-                      : problem.empty() ? compute(node.target, args, type_of_value)
-                                        : no_literal(problem);
+    Literal literal = decided ? Literal{*decided}
+                      : problem.empty()
+                          ? compute(node.target, args,
+                                    [&](NodeId value) { return known_type(model, match, value); })
+                          : no_literal(problem);
     if (!literal.problem.empty()) problems[id] = literal.problem;
     values[id.value] = literal.value;
   }

@@ -97,6 +97,42 @@ def test_it_trains():
     assert gm.get_parameter("block.base.M").grad is not None
 
 
+@refx.rule
+class MergeTwo:
+    def before(x, A: refx.Weight, B: refx.Weight):
+        return F.linear(x, A), F.linear(x, B)
+
+    def once(A, B):
+        return {"C": torch.cat([A, B])}
+
+    def after(x, A, B, C):
+        y = F.linear(x, C)
+        return y.narrow(-1, 0, A.shape[0]), torch.narrow(y, -1, A.shape[0], B.shape[0])
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 3, bias=False), nn.Linear(6, 5, bias=False)
+
+    def forward(self, x):
+        return self.a(x).relu().sum(-1) + self.b(x).tanh().sum(-1)
+
+
+def test_two_results_and_training_that_is_carried_back():
+    model = Pair()
+    gm, x = trace(model), torch.randn(4, 6)
+    gm = Rule(MergeTwo)(gm)
+    assert list(gm.state_dict()) == ["a.C"]  # what is only asked for its size is not kept
+    assert_close_to_double(gm, model, [x])
+    with torch.no_grad():
+        gm.get_parameter("a.C").mul_(2)
+    trained = gm(x)
+    gm = Rule(MergeTwo)(gm, reverse=True)
+    assert torch.equal(gm.b.weight, 2 * model.b.weight)
+    torch.testing.assert_close(gm(x), trained)
+
+
 def test_it_composes():
     class Two(nn.Module):
         def __init__(self):
