@@ -212,13 +212,14 @@ class Inference {
       return nullptr;
     Sizes sizes{x->sizes[0], weight->sizes[0]};
     for (std::size_t i = 0; i < dims; ++i) {
-      const std::int64_t kernel = weight->sizes[i + 2].value;
-      if (stride[i] < 1 || padding[i] < 0 || dilation[i] < 1) return nullptr;
-      const __int128 room = static_cast<__int128>(x->sizes[i + 2].value) +
-                            2 * static_cast<__int128>(padding[i]) -
-                            static_cast<__int128>(dilation[i]) * (kernel - 1) - 1;
+      const std::int64_t size = x->sizes[i + 2].value, kernel = weight->sizes[i + 2].value;
+      constexpr std::int64_t kMost = 1 << 30;  // so that their products are numbers, too
+      if (stride[i] < 1 || padding[i] < 0 || dilation[i] < 1 ||
+          std::max({size, kernel, padding[i], dilation[i]}) > kMost)
+        return nullptr;
+      const std::int64_t room = size + 2 * padding[i] - dilation[i] * (kernel - 1) - 1;
       if (room < 0) return nullptr;
-      sizes.emplace_back(static_cast<std::int64_t>(room / stride[i] + 1));
+      sizes.emplace_back(room / stride[i] + 1);
     }
     return like(*x, std::move(sizes));
   }
