@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 
 #include "refx/builder.h"
@@ -12,7 +14,15 @@
 
 namespace refx::rules {
 
-TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared) try {
+namespace {
+
+// What symbols are taken for: sizes that nothing else has, so that they are known again.
+constexpr std::array<std::int64_t, 8> kSizes = {10007, 10009, 10037, 10039,
+                                                10061, 10067, 10069, 10079};
+
+}  // namespace
+
+TypePtr probed_type(const Node& call, const TypeOfValue& type_of) try {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   Builder builder;
@@ -20,7 +30,7 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
   std::vector<c10::IValue> values;
   bool known = true;
   c10::Device device = at::kCPU;
-  std::map<std::int64_t, Dim> symbols;  // by what they were in the example
+  std::vector<Dim> symbols;
   for_each_input(call, [&](NodeId id) {
     const TypePtr type = type_of(id);
     if (!known || inputs.contains(id)) return;
@@ -30,17 +40,26 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
     }
     std::vector<std::int64_t> sizes;
     for (const Dim& dim : type->sizes) {
-      if (!dim.known()) {
-        if (dim.value < 2 || !compared) known = false;
-        if (!symbols.emplace(dim.value, dim).second && symbols[dim.value].expr != dim.expr)
-          known = false;
+      if (dim.known()) {
+        sizes.push_back(dim.value);
+        continue;
       }
-      sizes.push_back(dim.value);
+      const auto same = [&](const Dim& other) { return other.expr == dim.expr; };
+      const auto it = std::find_if(symbols.begin(), symbols.end(), same);
+      const auto at = static_cast<std::size_t>(it - symbols.begin());
+      // An expression of symbols is no symbol of its own.
+      const bool plain = dim.expr.find_first_of(" +-*/()") == dim.expr.npos;
+      if (!plain || at == kSizes.size()) {
+        known = false;
+        return;
+      }
+      if (it == symbols.end()) symbols.push_back(dim);
+      sizes.push_back(kSizes[at]);
     }
     if (!known) return;
     device = type->device;
     const std::string name = "x" + std::to_string(inputs.size());
-    inputs.emplace(id, builder.input(name, type));
+    inputs.emplace(id, builder.input(name));
     values.emplace_back(at::empty(sizes, at::TensorOptions(type->dtype).device(at::kMeta)));
   });
   if (!known) return nullptr;
@@ -62,8 +81,13 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of, bool compared)
   auto type = std::make_shared<TensorType>(*refx::type_of(value.toTensor()));
   type->strides.clear();
   type->device = device;
-  for (Dim& dim : type->sizes)
-    if (const auto it = symbols.find(dim.value); it != symbols.end()) dim = it->second;
+  for (Dim& dim : type->sizes) {
+    if (symbols.empty() || dim.value < kSizes[0]) continue;
+    const auto it = std::find(kSizes.begin(), kSizes.end(), dim.value);
+    const auto at = static_cast<std::size_t>(it - kSizes.begin());
+    if (at >= symbols.size()) return nullptr;  // computed from symbols
+    dim = symbols[at];
+  }
   return type;
 } catch (const std::exception&) {
   return nullptr;  // such arguments do not go together

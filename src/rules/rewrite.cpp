@@ -80,7 +80,7 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
             const bool result = std::find(rule.after.results.begin(), rule.after.results.end(),
                                           Arg(form)) != rule.after.results.end();
             if (!type && !node.target.empty() && !is_foreign(rule, form))
-              type = probed_type(spell_as_op(call), type_of_value, result);
+              type = probed_type(spell_as_op(call), type_of_value);
             if (!type && exported && !result && made.problem.empty())
               made.problem = fmt::format("the type of what {} gives cannot be told", call.name);
             return add(std::move(type), form);
@@ -213,7 +213,7 @@ class Rewriter {
     node.type = result_type(call, [&](const Arg& arg) {
       return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
     });
-    if (!node.type) node.type = probed_type(spell_as_op(call), type_of_id, false);
+    if (!node.type) node.type = probed_type(spell_as_op(call), type_of_id);
     node.meta = editor_.graph()[where_].meta;
     return editor_.insert_before(where_, std::move(node));
   }
