@@ -5,6 +5,10 @@ import copy
 import torch
 from torch.fx import GraphModule, Node, map_arg, symbolic_trace
 
+from refx import _core
+
+LIBRARY = _core.transformations()  # before tests register their own
+
 
 def text(value):
     """An argument with its types: 7 is not 7.0."""
@@ -115,4 +119,4 @@ def graph_nodes(gm, op, target=None):
     return [n for n in gm.graph.nodes if n.op == op and (target is None or n.target == target)]
 
 
-__all__ = ["Snapshot", "assert_close_to_double", "bits", "flat", "graph_nodes", "map_arg", "trace"]
+__all__ = ["LIBRARY", "Snapshot", "assert_close_to_double", "bits", "flat", "graph_nodes", "map_arg", "trace"]

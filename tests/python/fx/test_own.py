@@ -11,8 +11,7 @@ from torch import nn
 
 import refx
 import zoo
-from kit import Snapshot, flat, trace
-from refx import _core
+from kit import LIBRARY, Snapshot, flat, trace
 from refx.fx import (
     FuseBatchNorm2dInConv2d,
     FuseBiasInLinear,
@@ -25,8 +24,6 @@ from refx.fx import (
     log,
     reverse,
 )
-
-LIBRARY = _core.transformations()  # without what other tests register
 
 
 class GeluToRelu(ReversibleTransformation):
