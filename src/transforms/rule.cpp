@@ -81,7 +81,8 @@ void keep_outermost(std::vector<Site>& sites) {
       const auto it = ends.find(node);
       if (it == ends.end() || it->second == i) continue;
       const auto& others = sites[it->second].nodes;
-      if (std::all_of(others.begin(), others.end(), [&](NodeId id) { return nodes.contains(id); }))
+      if (others.size() < nodes.size() &&
+          std::all_of(others.begin(), others.end(), [&](NodeId id) { return nodes.contains(id); }))
         within[it->second] = true;
     }
   }
