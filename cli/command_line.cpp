@@ -67,6 +67,7 @@ class CommandLine {
     define_writing();
     define_running();
     define_lab();
+    define_check();
     define_report();
     define_others();
   }
@@ -79,6 +80,7 @@ class CommandLine {
   void define_writing();
   void define_running();
   void define_lab();
+  void define_check();
   void define_report();
   void define_others();
 
@@ -166,6 +168,7 @@ class CommandLine {
   BenchOptions bench_options;
   TuneOptions tune_options;
   BisectOptions bisect_options;
+  CheckOptions check_options;
   ReportOptions report_options;
   std::vector<std::string> rules_;
   std::string shell;
@@ -354,6 +357,27 @@ void CommandLine::define_lab() {
                 "Forget what a search that was cut short had found");
   rules(sub);
   json(sub, bisect_options.json);
+}
+
+void CommandLine::define_check() {
+  auto* sub = add("check", "Try rules on random models, against fp64, and take them back",
+                  "  refx check rules.refx\n"
+                  "  refx check rules.refx --rule merge-lora --instances 1000\n"
+                  "  refx check                               the rules that refx has itself",
+                  [this] { return check(check_options); });
+  sub->add_option("FILE", check_options.files, "Files of rules, see docs/rules.md")
+      ->option_text(" ");
+  sub->add_option("--rule", check_options.rules, "Only the rule of this name; repeatable")
+      ->option_text("NAME")
+      ->allow_extra_args(false);
+  sub->add_option("--instances", check_options.how.instances,
+                  "How many models of each form are tried (100)")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1000000));
+  sub->add_option("--seed", check_options.how.seed, "Other seeds try other models")
+      ->option_text("N")
+      ->check(CLI::NonNegativeNumber);
+  json(sub, check_options.json);
 }
 
 void CommandLine::define_report() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "refx/bench.h"
+#include "refx/check.h"
 #include "refx/report.h"
 #include "refx/tune.h"
 #include "refx/verify.h"
@@ -108,6 +109,13 @@ struct BisectOptions : Runs {
   bool fresh = false, json = false;
 };
 int bisect(const BisectOptions& options);
+
+struct CheckOptions {
+  std::vector<std::string> files, rules;
+  refx::CheckOptions how;
+  bool json = false;
+};
+int check(const CheckOptions& options);
 
 struct ReportOptions : Runs {
   std::string output;

@@ -3,6 +3,7 @@
 #include "refx/bench.h"
 #include "refx/bisect.h"
 #include "refx/builder.h"
+#include "refx/check.h"
 #include "refx/compose.h"
 #include "refx/diff.h"
 #include "refx/editor.h"

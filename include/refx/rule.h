@@ -14,7 +14,8 @@ namespace refx {
 
 namespace rules {
 struct Compiled;
-}
+struct Definition;
+}  // namespace rules
 
 // What the variables of a rule stand for at one place of a model.
 struct RuleMatch {
@@ -44,6 +45,8 @@ class REFX_API Rule : public ReversibleTransformation {
   // Gives a reason not to apply the rule at a place, or nothing. Asked after all else.
   using Check = std::function<std::string(const RuleMatch& match)>;
   Rule& set_check(Check check);
+
+  const rules::Definition& definition() const;  // as it is written
 
  private:
   std::shared_ptr<const rules::Compiled> compiled_;

@@ -51,7 +51,9 @@ bool same_argument(std::string_view given, std::string_view formal) {
 // Whether a call with these arguments can mean this overload, by their number and names.
 bool may_mean(const c10::FunctionSchema& schema, const Node& node) {
   const auto& formals = schema.arguments();
-  if (node.args.size() > formals.size()) return false;
+  const auto positions = std::count_if(formals.begin(), formals.end(),
+                                       [](const auto& formal) { return !formal.kwarg_only(); });
+  if (static_cast<std::ptrdiff_t>(node.args.size()) > positions) return false;
   auto is_named = [&](const c10::Argument& formal) {
     return std::any_of(node.kwargs.begin(), node.kwargs.end(), [&](const auto& kwarg) {
       return same_argument(kwarg.first, formal.name());

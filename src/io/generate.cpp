@@ -244,9 +244,12 @@ IValue generated(const Model& model, NodeId id, const Sizes& symbols,
     std::vector<std::int64_t> strides;
     if (fixed) strides = concrete(type.strides, symbols);
     take_memory(sizes, strides, left);
-    at::Tensor tensor = random_values(model, id, sizes, like, generator);
+    auto own = sizes;  // without what is seen again and again
+    for (std::size_t i = 0; i < strides.size(); ++i)
+      if (strides[i] == 0) own[i] = std::min<std::int64_t>(own[i], 1);
+    at::Tensor tensor = random_values(model, id, own, like, generator);
     if (!strides.empty())
-      tensor = at::empty_strided(sizes, strides, tensor.options()).copy_(tensor);
+      tensor = at::empty_strided(own, strides, tensor.options()).copy_(tensor).expand(sizes);
     return tensor.to(type.device);
   } catch (const c10::Error& error) {
     throw Error(fmt::format("input '{}' cannot be generated: {}", node.name,

@@ -161,6 +161,22 @@ std::string why_another_type(const Model& model, const Match& match, const Draft
   return "";
 }
 
+// Where no type is recorded, what decides it must stay: a dtype, a list of sizes.
+std::string why_type_is_open(const Definition& rule, const Model& model, const Match& match) {
+  const Graph& after = rule.after.model.graph();
+  for (NodeId id : match.outputs) {
+    if (model.graph()[id].type) continue;
+    for (std::size_t i = 0; i < rule.variables.size(); ++i) {
+      const Variable& variable = rule.variables[i];
+      const bool decides = variable.kind == Kind::dtype || variable.kind == Kind::any;
+      const bool given = !variable.otherwise || !(match.variables[i].value == *variable.otherwise);
+      if (decides && given && after.num_users(rule.after.named.at(variable.name)) == 0)
+        return fmt::format("the type of '{}' is not recorded", model.graph()[id].name);
+    }
+  }
+  return "";
+}
+
 // The results are made where the first of them stands.
 std::string why_not_in_order(const Model& model, const Match& match) {
   if (match.outputs.size() == 1) return "";
@@ -227,7 +243,7 @@ std::string why_not(const Definition& rule, const Model& model, const Match& mat
   if (Dead dead = dead_nodes(model, match); !dead.problem.empty()) return dead.problem;
   for (auto* ask : {&why_not_these_calls, &why_not_in_order})
     if (std::string why = (*ask)(model, match); !why.empty()) return why;
-  for (auto* ask : {&why_not_here, &why_not_these_weights})
+  for (auto* ask : {&why_not_here, &why_type_is_open, &why_not_these_weights})
     if (std::string why = (*ask)(rule, model, match); !why.empty()) return why;
   if (std::string why = why_written(model, match, writes); !why.empty()) return why;
   const Draft made = draft(rule, model, match);

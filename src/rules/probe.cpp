@@ -76,7 +76,9 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of) try {
   for (const Arg& arg : call.args) args.push_back(moved(arg));
   for (const auto& [key, arg] : call.kwargs) kwargs.emplace_back(key, moved(arg));
   const NodeId result = builder.call(call.target, std::move(args), std::move(kwargs));
-  const c10::IValue value = Executor(builder.build(result)).run(values);
+  Executor executor(builder.build(result));
+  executor.use_plans(false);  // which look at numbers, and there are none
+  const c10::IValue value = executor.run(values);
   if (!value.isTensor()) return nullptr;
   auto type = std::make_shared<TensorType>(*refx::type_of(value.toTensor()));
   type->strides.clear();

@@ -86,6 +86,10 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
             return add(std::move(type), form);
           }) +
       made.problem;
+  // A symbol has no node to be computed from.
+  for (NodeId id : rule.after.model.graph())
+    if (rule.after.model.graph()[id].target.starts_with("rule.") && values[id.value].is<SymInt>())
+      made.problem = "it needs a size that is known only when the model runs";
   if (!made.problem.empty()) return made;
   for (const Arg& result : rule.after.results) {
     const NodeId* id = values[result.get<NodeId>()->value].get<NodeId>();

@@ -55,13 +55,18 @@ int fit(const c10::TypePtr& type, const Arg& arg, int as_tensor) {
   return kind == TypeKind::TensorType || kind == TypeKind::ListType ? 0 : 1;  // a dtype, a device
 }
 
+// Whether it has to be written: it is not as by default, or there is none.
+bool is_said(const c10::Argument& formal, const Given* given) {
+  return given && !(given->by_default && formal.default_value());
+}
+
 int fit(const c10::FunctionSchema& schema, const Reading& call) {
   const int as_tensor = !takes_numbers(call.name) ? 0 : schema.overload_name() == "Tensor" ? 3 : 1;
   int score = 1;
   std::size_t used = 0;
   for (const c10::Argument& formal : schema.arguments()) {
     const Given* given = call.find(formal.name());
-    if (!given || given->by_default) {
+    if (!is_said(formal, given)) {
       if (given) ++used;
       if (!formal.default_value()) return 0;
       continue;
@@ -87,12 +92,12 @@ void set_arguments(Node& node, const c10::FunctionSchema& schema, const Reading&
   for (const c10::Argument& formal : schema.arguments()) {
     ++position;
     const Given* given = call.find(formal.name());
-    if (!formal.kwarg_only() && given && !given->by_default) last = position;
+    if (!formal.kwarg_only() && is_said(formal, given)) last = position;
   }
   position = 0;
   for (const c10::Argument& formal : schema.arguments()) {
     const Given* given = call.find(formal.name());
-    const bool said = given && !given->by_default;
+    const bool said = is_said(formal, given);
     if (position++ < last) {
       if (said)
         node.args.push_back(given->value);

@@ -110,6 +110,8 @@ std::string Rule::summary() const { return compiled_->rule.summary; }
 const std::string& Rule::text() const { return compiled_->rule.text; }
 bool Rule::preserves_computation() const { return compiled_->rule.same_results; }
 
+const rules::Definition& Rule::definition() const { return compiled_->rule; }
+
 Rule& Rule::set_check(Check check) {
   check_ = std::move(check);
   return *this;

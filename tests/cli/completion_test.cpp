@@ -27,10 +27,11 @@ printf '%s\n' "${{COMPREPLY[@]}}" | LC_ALL=C sort)",
 TEST_F(Completion, OffersCommands) {
   EXPECT_EQ(offered("refx rev"), "reverse\n");
   EXPECT_EQ(offered("refx --v"), "--version\n");
-  EXPECT_EQ(offered("refx ''"),
-            "--help\n--"
-            "version\napply\nbench\nbisect\ncompletion\ndemo\ndiff\nforget\ninspect\nlist\nlog\n"
-            "report\nreverse\nrun\ntune\nverify\n");
+  EXPECT_EQ(
+      offered("refx ''"),
+      "--help\n--"
+      "version\napply\nbench\nbisect\ncheck\ncompletion\ndemo\ndiff\nforget\ninspect\nlist\nlog\n"
+      "report\nreverse\nrun\ntune\nverify\n");
 }
 
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {

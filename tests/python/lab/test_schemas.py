@@ -137,3 +137,12 @@ def test_bisect(desk, model, checked):
         "! grep -aqF '\"site\": \"levels.0.div\"' {}"
     )
     assert checked("bisect", path, "--run", check)["culprits"]
+
+
+def test_check(checked, tmp_path):
+    rules = tmp_path / "rules.refx"
+    rules.write_text(
+        "rule wrong\nbefore(x):\n    return aten.add(x, x)\nafter:\n    return aten.mul(x, 3)\n", encoding="utf-8"
+    )
+    assert [rule["verdict"] for rule in checked("check", rules, "--instances", "10", code=1)] == ["fail"]
+    assert [rule["verdict"] for rule in checked("check", "--rule", "silu-written-out", "--instances", "10")] == ["pass"]
