@@ -10,7 +10,7 @@ namespace refx::rules {
 
 namespace {
 
-constexpr double kNear = 1e-6;  // relative: constants are written with seven digits or more
+constexpr double kNear = 1e-14;  // relative: what verify() does not tell from the same
 constexpr std::string_view kOperators = "operator.", kQuestions = "rule.";
 
 Literal of_integers(std::string_view op, std::int64_t a, std::int64_t b) {

@@ -65,7 +65,7 @@ bool is_real(const Model& model, NodeId id) {
 }
 
 // t, permute, transpose, swapaxes …: as a transpose of the dimensions counted from the end.
-std::optional<Reading> as_transpose(const Model& model, Reading call) {
+std::optional<Reading> as_transpose(const Model& model, const Reading& call) {
   const Given* self = call.find("self");
   if (!self || !self->value.is<NodeId>()) return std::nullopt;
   const NodeId id = *self->value.get<NodeId>();

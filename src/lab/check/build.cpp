@@ -16,6 +16,7 @@
 #include "book/call.h"
 #include "book/schemas.h"
 #include "lab/check/recipe.h"
+#include "lab/run/run_once.h"
 #include "refx/builder.h"
 #include "refx/error.h"
 #include "refx/executor.h"
@@ -416,10 +417,9 @@ Instance build(const Definition& rule, const Recipe& recipe) {
   instance.symbolic = instance.symbolic && writer.has_symbol();
   if (instance.symbolic && has_symbolic_weights(instance.model))
     throw Error("a weight of a symbolic size");
-  if (recipe.typed)
-    record_types(instance);
-  else
-    (void)Executor(instance.model).run(instance.inputs);
+  // Some operators run with some strides alone: copies have others.
+  (void)Executor(instance.model).run(copies(instance.inputs));
+  if (recipe.typed) record_types(instance);
   return instance;
 }
 

@@ -91,6 +91,11 @@ class Checker {
     }
     for (std::size_t form = 0; form < result_.forms.size(); ++form)
       if (result_.forms[form].found == 0) return never_matched(form);
+    const bool compared = std::any_of(result_.forms.begin(), result_.forms.end(),
+                                      [](const FormCheck& form) { return form.compared > 0; });
+    if (compared || !rule_.preserves_computation()) return;
+    result_.verdict = RuleVerdict::never_matched;
+    result_.problem = "no instance that is found gives numbers that can be compared";
   }
 
   void never_matched(std::size_t form) {

@@ -98,12 +98,14 @@ class Guesser {
   Guess run() {
     for (NodeId id : body_.model.graph())
       if (body_.model.graph()[id].op == Opcode::call_function && !settle(id)) return {{}, problem_};
-    try {
-      (void)build(rule_, recipe_);
-    } catch (const std::exception& error) {
-      if (!recipe_.symbolic) return {{}, first_line(error.what())};
-      recipe_.symbolic = false;  // the form asks for a number there
-    }
+    // With symbols where that goes: a form may ask for a number.
+    for (bool runs = false; !runs;) try {
+        (void)build(rule_, recipe_);
+        runs = true;
+      } catch (const std::exception& error) {
+        if (!recipe_.symbolic) return {{}, first_line(error.what())};
+        recipe_.symbolic = false;
+      }
     for (std::size_t i = 0; i < rule_.variables.size(); ++i)
       if (const auto& tensor = recipe_.variables[i].tensor)
         experience_[i].push_back(static_cast<std::int64_t>(tensor->sizes.size()));
