@@ -23,7 +23,8 @@ BIAS = "fuse-bias-in-linear"
 DIV = "change-true-div-to-mul-by-inverse"
 CONV = "fuse-batch-norm-2d-in-conv-2d"
 NORM = "fuse-batch-norm-1d-in-linear"
-TRANSFORMATIONS = [MERGE, BIAS, DIV, CONV, NORM]
+TRANSFORMATIONS = [MERGE, BIAS, DIV, CONV, NORM]  # whose sites are counted here
+TIDYING = ["remove-no-ops", "fold-constants", "merge-equal-nodes"]
 
 
 @dataclasses.dataclass
