@@ -114,7 +114,7 @@ Effect effect_of(const Entry& entry, bool method) {
     effect = effect_of_overloads(parts.name);
   }
   if (entry.facts & kMayAlias) effect.views = true;
-  return effect;
+  return entry.name == "detach_" ? kView : effect;  // it lets go of a gradient, not of values
 }
 
 Effect effect_of(const Model& model, const Node& node) {

@@ -219,7 +219,7 @@ NodeId no_op_input(const Model& model, NodeId id) {
   const NodeId input = first_input(node);
   if (!input) return {};
   if ((call.facts() & book::kHandsOn) || is_idle_dropout(call)) return input;
-  if (call.is("detach") && is_idle_detach(model, input)) return input;
+  if ((call.is("detach") || call.is("detach_")) && is_idle_detach(model, input)) return input;
   if (call.is("slice") && slices_all(call)) return input;
   if (call.is("expand") && expands_nothing(node)) return input;
   if (call.is("getitem") && node.args.size() == 2 && recorded_type(model, input) &&

@@ -35,8 +35,8 @@ bool asks_for_copy(const book::Call& call) {
 bool keeps_strides(const Model& model, NodeId id, NodeId input) {
   const Node& node = model.graph()[id];
   const book::Call call(model, node);
-  for (const char* view :
-       {"identity", "alias", "detach", "slice", "expand", "getitem", "transpose", "permute", "t"})
+  for (const char* view : {"identity", "alias", "detach", "detach_", "slice", "expand", "getitem",
+                           "transpose", "permute", "t"})
     if (call.is(view)) return true;
   if (call.name().ends_with("dropout")) return true;
   const TypePtr& given = model.graph()[input].type;

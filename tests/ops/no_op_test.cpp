@@ -85,6 +85,8 @@ TEST(NoOps, DetachWhereThereIsNoGradient) {
       {"= call_function[target=aten.detach.default](args = (%l,))", "l"},
       {"= call_method[target=detach](args = (%p,))", "p"},
       {"= call_method[target=detach](args = (%q,))", "?"},
+      {"= call_function[target=aten.detach_.default](args = (%p,))", "p"},
+      {"= call_function[target=aten.detach_.default](args = (%t,))", "?"},
   };
   check(rows);
 }

@@ -89,6 +89,28 @@ TEST(RemoveNoOps, ReturnsWhatWasCopied) {
 )");
 }
 
+// As torch.export has it for torch.tensor(2.0).
+TEST(RemoveNoOps, ReadsALiftedConstant) {
+  expect_rewritten(kName, R"(
+constant two : f32[]
+graph():
+    %c_two : f32[] = placeholder[target=c_two](state=two)
+    %x : f32[4] = placeholder[target=x]
+    %a : f32[] = call_function[target=aten.lift_fresh_copy.default](args = (%c_two,))
+    %b : f32[] = call_function[target=aten.detach_.default](args = (%a,))
+    %y : f32[4] = call_function[target=aten.mul.Tensor](args = (%x, %b))
+    return y
+)",
+                   R"(
+constant two : f32[]
+graph():
+    %c_two : f32[] = placeholder[target=c_two](state=two)
+    %x : f32[4] = placeholder[target=x]
+    %y : f32[4] = call_function[target=aten.mul.Tensor](args = (%x, %c_two))  # marks ["remove-no-ops"]
+    return y
+)");
+}
+
 TEST(RemoveNoOps, RemovesALongChain) {
   std::string text = "graph():\n    %x : f32[4] = placeholder[target=x]\n";
   std::string last = "x";
