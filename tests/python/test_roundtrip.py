@@ -250,7 +250,7 @@ def test_steps_reversed_one_by_one_in_place(refx, exported, tmp_path, backwards)
 def test_reversal_by_transformation_and_by_site(refx, exported, tmp_path):
     original = exported("bert")
     a, b, c, d = (tmp_path / f"{x}.pt2" for x in "abcd")
-    refx("apply", original, "all", "-o", a)
+    refx("apply", original, MERGE, DIV, BIAS, "-o", a)
     refx("reverse", a, MERGE, "-o", b)
     left = [s["transformation"] for s in refx.log(b)]
     assert MERGE not in left and DIV in left and left.count(BIAS) == 14
