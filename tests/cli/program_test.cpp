@@ -129,6 +129,7 @@ Commands:
   bench                   Measure a model against its original, or against another file
   tune                    Find the rewrites that pay on this machine and these inputs
   bisect                  Find the steps that make a check fail
+  check                   Try rules on random models, against fp64, and take them back
   report                  Write a page that shows a model, its steps and what they do
   demo                    Rewrite a small model, and take it back step by step
   completion              Print a completion script for a shell
