@@ -262,6 +262,7 @@ Options:
   --seed N                For inputs that are generated, and random operators
   --threads N             Threads to run on (1)
   --fresh                 Forget what a search that was cut short had found
+  --rules FILE            Rules of your own, see docs/rules.md; repeatable
   --json                  Print JSON
 
 Examples:

@@ -311,6 +311,7 @@ Options:
   --resume                Do not measure again what is in the file of trials
   --shard I/N             Measure only part I of N, and write only trials
   --merge FILE            Use these trials, too; repeatable
+  --rules FILE            Rules of your own, see docs/rules.md; repeatable
   --json                  Print JSON
 
 Examples:
