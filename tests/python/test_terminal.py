@@ -48,10 +48,27 @@ def commands():
     return re.findall(r"^  (\w+) ", re.search(r"\nCommands:\n(.*?)\n\n", help + "\n\n", re.S)[1], re.M)
 
 
-# How each is run: {a} is the file, {b} the one with a history, {o} a file to write.
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory):
+    """A rule that can be tried, one that cannot be read and one that is never right, all with the evil."""
+    folder = tmp_path_factory.mktemp("rules")
+    good = 'rule right  "{0}"\nbefore(x):\n    return aten.neg(aten.neg(x))\nafter:\n    return {1}\n'
+    texts = {
+        "good": good.format(EVIL.replace("\n", ""), "aten.clone(x)"),
+        "bad": good.format("", f"aten.clone{EVIL}(x)"),
+        "wrong": good.format(EVIL.replace("\n", ""), "aten.neg(x)"),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}{EVIL}").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}{EVIL}" for name in texts}
+
+
+# How each is run: {a} is the file, {b} the one with a history, {o} a file to write; {good}, {bad} and
+# {wrong} are files of rules.
 RUNS = {
-    "list": [""],
-    "inspect": ["{a}", "{b}", "{b} --graph"],
+    "list": ["", "--rules {good}", "--rules {bad}"],
+    "check": ["{good} --instances 2", "{wrong} --instances 2", "{bad}", "{good} --rule x{e}"],
+    "inspect": ["{a}", "{b}", "{b} --graph", "{a} --rules {good}"],
     "log": ["{a}", "{b}"],
     "diff": ["{b}", "{a} {b}", "{a} {a}"],
     "apply": ["{a} all -o {o}", "{a} merge-linears --dry-run", "{b} all --except nothing --dry-run",
@@ -70,11 +87,11 @@ RUNS = {
 
 
 @pytest.mark.parametrize("command", commands() if conftest.PROGRAM else [])
-def test_no_name_acts_on_the_terminal(command, hostile, tmp_path, monkeypatch):
+def test_no_name_acts_on_the_terminal(command, hostile, rules, tmp_path, monkeypatch):
     assert command in RUNS, "say above how the new command is run"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     a, b = hostile
-    words = dict(a=a, b=b, o=tmp_path / f"o{EVIL}", e=EVIL)
+    words = dict(a=a, b=b, o=tmp_path / f"o{EVIL}", e=EVIL, **rules)
     for run in ["--none{e}", *RUNS[command], "{b}{e}none"]:
         args = [command, *(word.format(**words) for word in run.split())]
         done = subprocess.run([conftest.PROGRAM, *args], capture_output=True, timeout=300)
