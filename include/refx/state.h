@@ -1,9 +1,9 @@
 #pragma once
 
 #include <ATen/core/TensorBase.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <string>
+#include <unordered_map>
 
 #include "refx/export.h"
 #include "refx/table.h"
@@ -37,7 +37,7 @@ class REFX_API State : public Table<StateEntry> {
  private:
   friend struct ModelAccess;
   Ptr exchange(StateId id, Ptr value);
-  ska::flat_hash_map<const void*, std::uint32_t> storages_;
+  std::unordered_map<const void*, std::uint32_t> storages_;
 };
 
 }  // namespace refx

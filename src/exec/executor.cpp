@@ -71,6 +71,8 @@ class SlotGuard {
     throw Error(where + e.what());
   } catch (const c10::Error& e) {
     throw Error(where + first_line(e.what_without_backtrace()));
+  } catch (const std::bad_alloc&) {  // says nothing about the node
+    throw;
   } catch (const std::exception& e) {
     throw Error(where + first_line(e.what()));
   }

@@ -255,8 +255,6 @@ std::string why_not(const Definition& rule, const Model& model, const Match& mat
   return error.what();
 } catch (const c10::Error& error) {
   return fmt::format("it cannot be computed: {}", first_line(error.what_without_backtrace()));
-} catch (const std::bad_alloc&) {
-  return "there is not enough memory to compute it";
 }
 
 }  // namespace refx::rules

@@ -91,6 +91,8 @@ TypePtr probed_type(const Node& call, const TypeOfValue& type_of) try {
     dim = symbols[at];
   }
   return type;
+} catch (const std::bad_alloc&) {  // says nothing about them
+  throw;
 } catch (const std::exception&) {
   return nullptr;  // such arguments do not go together
 }
