@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "refx/model.h"
 
 namespace refx {
@@ -20,8 +22,12 @@ struct ModelAccess {
   static std::vector<Mutation>& mutations(Model& model) { return model.mutations_; }
   static std::vector<std::string>& kept_modules(Model& model) { return model.kept_modules_; }
   static std::shared_ptr<const Source>& source(Model& model) { return model.source_; }
-  // Everything worked out from the model before is out of date.
-  static void touch(Model& model) { ++model.revision_; }
+  // Everything worked out from the model before is out of date. Only copies of it have its
+  // revision.
+  static void touch(Model& model) {
+    static std::atomic<std::uint64_t> last = 0;
+    model.revision_ = 1 + last.fetch_add(1, std::memory_order_relaxed);
+  }
 
   template <class T>
   static void reserve(Model& model, std::size_t size) {

@@ -72,6 +72,8 @@ Pattern::Pattern(const Definition& rule, const Body& body)
     if (body.model.graph()[id].op != Opcode::call_function) continue;
     Part& part = parts_[id.value];
     part.reading = read_form(body, id);
+    for (std::string_view name : names_of_meanings(part.reading.name))
+      part.names.push_back(symbol_of(name));
     for (const Reading::Given& given : part.reading.args) {
       const NodeId* node = given.value.get<NodeId>();
       if (!node) continue;
@@ -92,16 +94,62 @@ const Variable* Pattern::variable(NodeId id) const {
   return at == kNone ? nullptr : &rule_->variables[at];
 }
 
-void Pattern::add_names(NodeId id, std::unordered_set<std::string_view>& names) const {
-  const Part& part = parts_[id.value];
-  for (std::string_view name : names_of_meanings(part.reading.name)) names.insert(name);
-  if (part.optional && part.principal)
-    if (const NodeId* left = part.principal->value.get<NodeId>(); left && !variable(*left))
-      add_names(*left, names);
+// What a call's place is taken by if it is left out; no id if it cannot be.
+NodeId Pattern::left_of(const Part& part) const {
+  return part.optional && part.principal ? *part.principal->value.get<NodeId>() : NodeId{};
 }
 
-void Pattern::add_root_names(std::unordered_set<std::string_view>& names) const {
+void Pattern::add_names(NodeId id, std::vector<Symbol>& names) const {
+  const Part& part = parts_[id.value];
+  names.insert(names.end(), part.names.begin(), part.names.end());
+  if (const NodeId left = left_of(part); left && !variable(left)) add_names(left, names);
+}
+
+void Pattern::add_root_names(std::vector<Symbol>& names) const {
   add_names(*body_->results[0].get<NodeId>(), names);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+}
+
+// Whether a call of the form can stand for something that is no value of the graph.
+bool Pattern::may_be_absent(NodeId form) const {
+  const NodeId left = left_of(parts_[form.value]);
+  return left && (variable(left) || may_be_absent(left));
+}
+
+// Compares what calls are named, and what the calls that they use are named.
+struct Pattern::Names {
+  static constexpr int kDepth = 3;
+  const Pattern& pattern;
+  const Model& model;
+  Outline& outline;
+
+  bool may_be(NodeId form, NodeId node, int depth, bool root = false) const {
+    const Part& part = pattern.parts_[form.value];
+    for (NodeId at = node; at; at = root ? NodeId{} : outline.handed_on(model, at))
+      if (std::find(part.names.begin(), part.names.end(), outline.name(at)) != part.names.end() &&
+          (depth == 0 || may_use(part, at, depth - 1)))
+        return true;
+    const NodeId left = pattern.left_of(part);
+    if (!left) return false;
+    return pattern.variable(left) ? !root : may_be(left, node, depth, root);
+  }
+
+  bool may_use(const Part& part, NodeId node, int depth) const {
+    return std::all_of(part.reading.args.begin(), part.reading.args.end(), [&](const auto& wanted) {
+      const NodeId* form = wanted.value.template get<NodeId>();
+      if (!form || pattern.variable(*form) || pattern.may_be_absent(*form)) return true;
+      bool found = false;
+      for_each_input(model.graph()[node],
+                     [&](NodeId input) { found = found || may_be(*form, input, depth); });
+      return found;
+    });
+  }
+};
+
+bool Pattern::may_be_at(const Model& model, Outline& outline, NodeId root) const {
+  return Names{*this, model, outline}.may_be(*body_->results[0].get<NodeId>(), root, Names::kDepth,
+                                             true);
 }
 
 // Tries what a form leaves open, one after the other: the order of the operands of a sum, operands

@@ -3,10 +3,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "rules/definition.h"
+#include "rules/outline.h"
 #include "rules/reading.h"
 
 namespace refx::rules {
@@ -43,18 +43,24 @@ class Pattern {
   // The match whose first result is `root`.
   std::optional<Match> at(const Model& model, NodeId root) const;
   // What the root may be called.
-  void add_root_names(std::unordered_set<std::string_view>& names) const;
+  void add_root_names(std::vector<Symbol>& names) const;
+  // Whether the names of the first few calls speak against a match there; costs next to nothing.
+  bool may_be_at(const Model& model, Outline& outline, NodeId root) const;
 
  private:
   friend class Search;
   struct Part {
     Reading reading;
+    std::vector<Symbol> names;                  // what may be read so
     const Reading::Given* optional = nullptr;   // an operand that may be left out, with the call
     const Reading::Given* principal = nullptr;  // what is left then
   };
   const Variable* variable(NodeId id) const;
   std::size_t index(NodeId variable) const;
-  void add_names(NodeId id, std::unordered_set<std::string_view>& names) const;
+  void add_names(NodeId id, std::vector<Symbol>& names) const;
+  NodeId left_of(const Part& part) const;
+  bool may_be_absent(NodeId form) const;
+  struct Names;
 
   const Definition* rule_;
   const Body* body_;

@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "book/call.h"
 #include "ops/names.h"
 #include "refx/error.h"
 #include "rules/judge.h"
@@ -29,33 +28,20 @@ struct Compiled {
     }
   }
 
-  std::optional<Match> at(const Model& model, NodeId root) const {
+  // The outline, where there is one, rules most places out.
+  std::optional<Match> at(const Model& model, NodeId root, Outline* outline = nullptr) const {
     for (std::size_t i = 0; i < patterns.size(); ++i)
-      if (auto match = patterns[i].at(model, root)) {
-        match->form = i;
-        return match;
-      }
+      if (!outline || patterns[i].may_be_at(model, *outline, root))
+        if (auto match = patterns[i].at(model, root)) {
+          match->form = i;
+          return match;
+        }
     return std::nullopt;
-  }
-
-  // Whether a match may end in the node; costs next to nothing.
-  bool may_end_in(const Model& model, const Node& node) const {
-    std::string_view name;
-    if (node.op == Opcode::call_module)
-      name = book::name_of_call(model, node);
-    else if (node.op == Opcode::call_function || node.op == Opcode::call_method)
-      name = book::look_up(node).name;
-    else
-      return false;
-    if (name.empty()) name = node.target;
-    if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_')
-      name.remove_suffix(1);
-    return roots.contains(name);
   }
 
   Definition rule;
   std::vector<Pattern> patterns;
-  std::unordered_set<std::string_view> roots;
+  std::vector<Symbol> roots;  // what the results are called
 };
 
 }  // namespace rules
@@ -120,9 +106,9 @@ Rule& Rule::set_check(Check check) {
 Findings Rule::find(const Model& model) const {
   Findings findings;
   LazyWrites writes(model);
-  for (NodeId id : model.graph()) {
-    if (!compiled_->may_end_in(model, model.graph()[id])) continue;
-    const auto match = compiled_->at(model, id);
+  const auto outline = rules::Outline::of(model);
+  for (NodeId id : outline->calls(compiled_->roots)) {
+    const auto match = compiled_->at(model, id, outline.get());
     if (!match) continue;
     Site site = site_of(model, *match);
     std::string reason = why_not(compiled_->rule, model, *match, writes);
