@@ -44,6 +44,8 @@ constexpr std::array<std::string_view, 20> kLikeFirst = {
     "gelu",    "silu",       "relu",   "tanh",     "sigmoid",    "neg",       "exp",
     "erf",     "sqrt",       "rsqrt",  "abs",      "dropout",    "clone",     "alias",
     "softmax", "contiguous", "square", "rms_norm", "layer_norm", "reciprocal"};
+constexpr std::array<std::string_view, 6> kConvolutions = {
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
 constexpr std::array<std::string_view, 5> kBinary = {"add", "sub", "mul", "div", "pow"};
 
 class Inference {
@@ -60,8 +62,9 @@ class Inference {
     if (name == "linear") return linear();
     if (name == "transpose") return transpose();
     if (name == "scaled_dot_product_attention") return attention();
-    if (name == "conv1d" || name == "conv2d" || name == "conv3d")
-      return convolution(static_cast<std::size_t>(name[4] - '0'));
+    if (one_of(name, kConvolutions))
+      return convolution(static_cast<std::size_t>(name[name.size() - 2] - '0'),
+                         name.starts_with("conv_transpose"));
     return nullptr;
   }
 
@@ -192,34 +195,41 @@ class Inference {
     return all;
   }
 
-  TypePtr convolution(std::size_t dims) const {
+  TypePtr convolution(std::size_t dims, bool transposed) const {
     const TypePtr x = type("input"), weight = type("weight"), bias = type("bias");
     const Arg* groups = arg("groups");
     const auto* parts = groups ? groups->get<std::int64_t>() : nullptr;
     const auto stride = numbers("stride", dims), padding = numbers("padding", dims),
-               dilation = numbers("dilation", dims);
+               dilation = numbers("dilation", dims),
+               more =
+                   transposed ? numbers("output_padding", dims) : std::vector<std::int64_t>(dims);
     if (!x || !weight || !parts || *parts < 1 || x->dtype != weight->dtype ||
         x->sizes.size() != dims + 2 || weight->sizes.size() != dims + 2 || stride.size() != dims ||
-        padding.size() != dims || dilation.size() != dims)
+        padding.size() != dims || dilation.size() != dims || more.size() != dims)
       return nullptr;
     const bool all_known = std::all_of(x->sizes.begin() + 1, x->sizes.end(),
                                        [](const Dim& dim) { return dim.known(); });
-    if (!all_known || x->sizes[1].value % *parts != 0 ||
-        x->sizes[1].value / *parts != weight->sizes[1].value)
+    const std::int64_t first = weight->sizes[0].value, second = weight->sizes[1].value;
+    if (!all_known || x->sizes[1].value % *parts != 0 || first % *parts != 0 ||
+        x->sizes[1].value != (transposed ? first : second * *parts))
       return nullptr;
-    if (bias && (bias->dtype != x->dtype || bias->sizes.size() != 1 ||
-                 !same(bias->sizes[0], weight->sizes[0])))
+    const Dim channels = transposed ? second * *parts : first;
+    if (bias &&
+        (bias->dtype != x->dtype || bias->sizes.size() != 1 || !same(bias->sizes[0], channels)))
       return nullptr;
-    Sizes sizes{x->sizes[0], weight->sizes[0]};
+    Sizes sizes{x->sizes[0], channels};
     for (std::size_t i = 0; i < dims; ++i) {
       const std::int64_t size = x->sizes[i + 2].value, kernel = weight->sizes[i + 2].value;
       constexpr std::int64_t kMost = 1 << 30;  // so that their products are numbers, too
-      if (stride[i] < 1 || padding[i] < 0 || dilation[i] < 1 ||
-          std::max({size, kernel, padding[i], dilation[i]}) > kMost)
+      if (stride[i] < 1 || padding[i] < 0 || dilation[i] < 1 || more[i] < 0 ||
+          std::max({size, kernel, stride[i], padding[i], dilation[i], more[i]}) > kMost)
         return nullptr;
-      const std::int64_t room = size + 2 * padding[i] - dilation[i] * (kernel - 1) - 1;
+      const std::int64_t reach = dilation[i] * (kernel - 1);
+      const std::int64_t room = transposed
+                                    ? (size - 1) * stride[i] - 2 * padding[i] + reach + more[i]
+                                    : size + 2 * padding[i] - reach - 1;
       if (room < 0) return nullptr;
-      sizes.emplace_back(room / stride[i] + 1);
+      sizes.emplace_back(transposed ? room + 1 : room / stride[i] + 1);
     }
     return like(*x, std::move(sizes));
   }

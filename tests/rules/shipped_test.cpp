@@ -599,6 +599,35 @@ return y)",
   }
 }
 
+// In groups, whose weights lie one after the other where a convolution has its inputs.
+TEST(ShippedRules, BatchNormInTransposedConv) {
+  for (int dims : {1, 3})
+    for (int groups : {1, 2}) {
+      const std::string tail = dims == 1 ? ", 5" : ", 5, 5, 5",
+                        kernel = dims == 1 ? ", 3" : ", 3, 3, 3",
+                        out = dims == 1 ? ", 10" : ", 10, 10, 10";
+      const std::string text =
+          fmt::format(R"(
+input x : f32[2, 4{0}]
+parameter c.weight : f32[4, {5}{1}]
+parameter c.bias : f32[6]
+parameter n.weight : f32[6]
+parameter n.bias : f32[6]
+buffer n.running_mean : f32[6]
+buffer n.running_var : f32[6]
+c : f32[2, 6{2}] = aten.conv_transpose{3}d.{4}(%x, %p_c_weight, %p_c_bias, [2], [1], [1], {6})
+y : f32[2, 6{2}] = aten.batch_norm.default(%c, %p_n_weight, %p_n_bias, %b_n_running_mean, %b_n_running_var, False, 0.1, 1e-05, True)
+return y)",
+                      tail, kernel, out, dims, dims == 1 ? "default" : "input", 6 / groups, groups);
+      const std::string name = fmt::format("batch-norm-in-conv-transpose-{}d", dims);
+      applies(name, text);
+      applies(name, with(text, {{"parameter c.bias : f32[6]\n", ""}, {"%p_c_bias", "None"}}));
+      applies(name, with(text, {{"parameter n.weight : f32[6]\nparameter n.bias : f32[6]\n", ""},
+                                {"%p_n_weight, %p_n_bias", "None, None"}}));
+      no_match(name, with(text, {{"False, 0.1", "True, 0.1"}}));
+    }
+}
+
 // As torch.fx has them.
 TEST(ShippedRules, LayersThatAreModules) {
   expect_applies("merge-lora", R"(
