@@ -171,7 +171,8 @@ std::string why_type_is_open(const Definition& rule, const Model& model, const M
       const bool decides = variable.kind == Kind::dtype || variable.kind == Kind::any;
       const bool given = !variable.otherwise || !(match.variables[i].value == *variable.otherwise);
       if (decides && given && after.num_users(rule.after.named.at(variable.name)) == 0)
-        return fmt::format("the type of '{}' is not recorded", model.graph()[id].name);
+        return fmt::format("the type of '{}' is not recorded (run shape propagation)",
+                           model.graph()[id].name);
     }
   }
   return "";

@@ -77,15 +77,19 @@ struct Asked {
     const NodeId* node = args[i].get<NodeId>();
     return node ? type_of(*node) : nullptr;
   }
+  Literal not_known(std::string_view what) const {
+    const bool untyped = std::any_of(args.begin(), args.end(), [&](const Arg& arg) {
+      return arg.is<NodeId>() && !type_of(*arg.get<NodeId>());
+    });
+    return no_literal(
+        fmt::format("{} is not known{}", what, untyped ? " (run shape propagation)" : ""));
+  }
 };
-
-Literal not_known(std::string_view what) {
-  return no_literal(fmt::format("{} is not known", what));
-}
 
 Literal rank(const Asked& asked) {
   const TypePtr type = asked.type();
-  return type ? Literal{static_cast<std::int64_t>(type->sizes.size())} : not_known("its rank");
+  return type ? Literal{static_cast<std::int64_t>(type->sizes.size())}
+              : asked.not_known("its rank");
 }
 
 Literal dim_as_arg(const Dim& dim) {
@@ -95,7 +99,7 @@ Literal dim_as_arg(const Dim& dim) {
 Literal size(const Asked& asked) {
   const TypePtr type = asked.type();
   const auto* dim = asked.args[1].get<std::int64_t>();
-  if (!type || !dim) return not_known("its size");
+  if (!type || !dim) return asked.not_known("its size");
   const auto rank = static_cast<std::int64_t>(type->sizes.size());
   const std::int64_t at = *dim < 0 ? *dim + rank : *dim;
   if (at < 0 || at >= rank) return no_literal("it has no such dimension");
@@ -105,7 +109,7 @@ Literal size(const Asked& asked) {
 Literal dtype(const Asked& asked) {
   const TypePtr type = asked.type();
   if (!asked.args[0].is<NodeId>()) return {asked.args[0]};
-  return type ? Literal{type->dtype} : not_known("its dtype");
+  return type ? Literal{type->dtype} : asked.not_known("its dtype");
 }
 
 // What stands for nothing is in nobody's way.
@@ -113,7 +117,7 @@ Literal floating(const Asked& asked) {
   if (asked.args[0].is<None>()) return {true};
   const Literal of = dtype(asked);
   const auto* type = of.value.get<c10::ScalarType>();
-  return type ? Literal{c10::isFloatingType(*type)} : not_known("its dtype");
+  return type ? Literal{c10::isFloatingType(*type)} : asked.not_known("its dtype");
 }
 
 Literal near(const Asked& asked) {
@@ -136,7 +140,7 @@ Literal either(const Asked& asked) { return {asked.args[asked.args[0].is<None>()
 Literal lowest(const Asked& asked) {
   const Literal of = dtype(asked);
   const auto* type = of.value.get<c10::ScalarType>();
-  if (!type) return not_known("its dtype");
+  if (!type) return asked.not_known("its dtype");
   switch (*type) {
     case c10::ScalarType::Double:
       return {std::numeric_limits<double>::lowest()};
@@ -155,7 +159,7 @@ Literal lowest(const Asked& asked) {
 Literal fits(const Asked& asked) {
   if (asked.args[1].is<None>()) return {true};
   const TypePtr a = asked.type(0), b = asked.type(1);
-  if (!a || !b) return not_known("its size");
+  if (!a || !b) return asked.not_known("its size");
   if (b->sizes.size() > a->sizes.size()) return {false};
   return {std::equal(b->sizes.rbegin(), b->sizes.rend(), a->sizes.rbegin(),
                      [](const Dim& from, const Dim& to) {

@@ -121,12 +121,26 @@ std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
   return results;
 }
 
+namespace {
+
+// With values only where an operator cannot do without.
+std::vector<at::Tensor> results_of_once(const Definition& rule, const Model& model,
+                                        const Match& match) {
+  try {
+    return run_once(rule, model, match, /*types_only=*/true);
+  } catch (const Error&) {
+    return run_once(rule, model, match, /*types_only=*/false);
+  }
+}
+
+}  // namespace
+
 std::vector<TypePtr> types_of_once(const Definition& rule, const Model& model, const Match& match) {
   std::vector<TypePtr> types;
   if (!rule.once) return types;
   const auto weights = weights_of_once(rule, match);
   const at::TensorBase& like = model.state().tensor(weights.at(0).state);
-  for (const at::Tensor& result : run_once(rule, model, match, /*types_only=*/true)) {
+  for (const at::Tensor& result : results_of_once(rule, model, match)) {
     auto type = std::make_shared<TensorType>(*type_of(result.contiguous()));
     if (type->dtype == at::kDouble) type->dtype = like.scalar_type();
     type->device = like.device();

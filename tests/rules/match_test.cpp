@@ -602,7 +602,8 @@ TEST(MatchRules, ConditionsThatAreFalseOrNotKnown) {
   EXPECT_EQ(sites(when("rank(x) == 3 and size(x, -1) == 4"), typed), 1u);
   EXPECT_EQ(sites(when("not given(b)"), untyped), 1u);
   expect_refusal(when("rank(x) == 2"), typed, "rank(x) == 2 does not hold");
-  expect_refusal(when("rank(x) == 3"), untyped, "rank(x) == 3: its rank is not known");
+  expect_refusal(when("rank(x) == 3"), untyped,
+                 "rank(x) == 3: its rank is not known (run shape propagation)");
   expect_refusal(when("size(x, 3) == 3"), typed, "size(x, 3) == 3: it has no such dimension");
   expect_refusal(when("size(x, 0) == 3"), untyped, "its size is not known");
   expect_refusal(when("floating(x)"), untyped, "floating(x): its dtype is not known");
