@@ -288,7 +288,16 @@ void CommandLine::define_running() {
                   "The largest relative error; without it, what rounding explains")
       ->option_text("X")
       ->check(CLI::NonNegativeNumber);
+  sub->add_option("--budget", verify_options.how.budget,
+                  "The largest relative L2 error that lossy steps may make")
+      ->option_text("X")
+      ->check(CLI::PositiveNumber);
   sub->add_flag("--per-step", verify_options.how.per_step, "Measure every step by itself, too");
+  sub->add_option_function<std::string>(
+         "--sort", [this](const std::string& by) { verify_options.how.by_error = by == "error"; },
+         "The steps in their order, or the one that costs most first (step)")
+      ->option_text("step|error")
+      ->check(CLI::IsMember({"step", "error"}));
   sub->add_flag("--power", verify_options.how.power,
                 "Plant ever smaller wrongs in what each step made: which would be noticed");
   threads(sub, verify_options.how.measure,

@@ -2,6 +2,7 @@
 
 #include "kit.h"
 #include "random_model.h"
+#include "refx/verify.h"
 
 namespace refx::testing {
 
@@ -45,6 +46,14 @@ std::string move_on(Model& model, const Move& move) {
   return transformation->name();
 }
 
+Model without_lossy_steps(Model model) {
+  std::vector<StepId> lossy;
+  for (const Step& step : model.history())
+    if (is_lossy(step)) lossy.push_back(step.id);
+  reverse(model, lossy, {.dependents = Dependents::cascade, .discard_changes = false});
+  return model;
+}
+
 }  // namespace
 
 int moves_made() { return moves; }
@@ -60,7 +69,7 @@ void ends_where_it_started() {
     RC_LOG() << move_on(model, move) << std::endl;
     validate(model);
   }
-  expect_same_results(original, model, random_inputs(original, recipe.seed));
+  expect_same_results(original, without_lossy_steps(model), random_inputs(original, recipe.seed));
   for (std::size_t i = 0; !model.history().empty(); ++i) {
     RC_ASSERT(i < 500u);
     RC_LOG() << reverse_one(model, i < way_back.size() ? way_back[i] : Move()) << std::endl;

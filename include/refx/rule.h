@@ -39,6 +39,7 @@ class REFX_API Rule : public ReversibleTransformation {
   std::string summary() const override;
   const std::string& text() const;  // as it is written
   bool preserves_computation() const override;
+  Kwargs parameters() const override;  // approximate=True of one that does not preserve it
   Findings find(const Model& model) const override;
   void apply(Editor& editor, const Site& site) const override;
 

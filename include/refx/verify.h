@@ -22,8 +22,10 @@ struct VerifyOptions {
   Measure measure = {};
   std::vector<Inputs> more_inputs = {};  // besides those
   double tolerance = 0;                  // the largest relative error; 0: see verify()
+  double budget = 0;                     // the largest error of lossy steps, see Lossy; 0: any
   bool per_step = false;
-  bool power = false;  // for each step the smallest wrong that would be noticed, see StepPower
+  bool by_error = false;  // the steps that cost most come first
+  bool power = false;     // for each step the smallest wrong that would be noticed, see StepPower
 };
 
 // A largest error and what is allowed where it was found: in the row (along the last dimension)
@@ -64,8 +66,10 @@ struct StepCheck {
   StepId id;
   std::string transformation, site;
   std::vector<StepId> built_on;
-  OutputCheck worst;       // the output that comes nearest to, or farthest beyond, what is allowed
-  double added_error = 0;  // relative, to what that output has without the step
+  OutputCheck worst;        // the output that comes nearest to, or farthest beyond, what is allowed
+  double added_error = 0;   // relative, to what that output has without the step
+  bool lossy = false;       // it is, or is built on one that is
+  double in_the_whole = 0;  // of a lossy one: what the model's error is larger by than without it
   bool passed() const { return worst.passed(); }
 };
 
@@ -77,6 +81,16 @@ struct StepPower {
   std::optional<double> noticed;  // the smallest part; none: not even a part of 1 is noticed
 };
 
+// A model that is meant to err: steps of transformations that approximate. Its error is the
+// relative L2 of an output, or the share of elements that differ where they are no floating-point
+// numbers, and the largest of all outputs and inputs. Steps that approximate nothing are still held
+// to rounding, by themselves.
+struct Lossy {
+  std::vector<StepId> steps;
+  double error = 0, budget = 0;
+};
+REFX_API bool is_lossy(const Step& step);
+
 struct REFX_API Verification {
   bool in_fp64 = true;  // the reference is the original in fp64; else the original as it is …
   std::string why_not;  // … for this reason
@@ -86,12 +100,14 @@ struct REFX_API Verification {
   std::vector<SetCheck> sets;
   std::vector<StepCheck> steps;
   std::vector<StepPower> power;
+  std::optional<Lossy> lossy;
   std::vector<std::string> warnings;  // steps that these inputs do not test
   std::vector<std::string> notes;
 
   Answer answer() const;
   bool passed() const { return answer() == Answer::pass; }
-  std::string reason() const;  // of the answer; empty for pass
+  std::string verdict() const;  // the answer; "lossy" for one with lossy steps that passes
+  std::string reason() const;   // of the answer; empty for pass
 };
 
 // Asks two questions about every output.

@@ -163,19 +163,20 @@ class Model:
 
     @_of_its_file
     def verify(self, against: Model | None = None, *, inputs: Any = None, per_step: bool = False,
-               power: bool = False, tolerance: float = 0, batch: int = 0, threads: int | None = None,
-               seed: int = 0, progress: Progress | None = None) -> Verification:
+               power: bool = False, tolerance: float = 0, budget: float = 0, by_error: bool = False,
+               batch: int = 0, threads: int | None = None, seed: int = 0, progress: Progress | None = None) -> Verification:
         """Whether the model still computes what its original, or another model, does.
 
         Both forms run in fp64 and in their own dtype. ``power`` says for each step how small a wrong
         in what it made would be noticed; ``tolerance`` is a largest relative error instead of what
-        rounding explains. ``inputs`` is ``(args, kwargs)`` or args alone; without it the file's sample
-        inputs and generated ones are used, or generated ones with ``batch`` as the size of a dynamic
-        first dimension. It runs on one thread, unless told otherwise.
+        rounding explains; ``budget`` is the largest relative L2 error that lossy steps may make, and
+        with ``by_error`` the steps that cost most come first. ``inputs`` is ``(args, kwargs)`` or args
+        alone; without it the file's sample inputs and generated ones are used, or generated ones with
+        ``batch`` as the size of a dynamic first dimension. It runs on one thread, unless told otherwise.
         """
         return Verification.of(self._core.verify(
             _core_of(against), inputs=inputs, per_step=per_step, power=power, tolerance=tolerance,
-            batch=batch, threads=threads, seed=seed, progress=callback(progress)))
+            budget=budget, by_error=by_error, batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
     @_of_its_file
     def bench(self, against: Model | None = None, *, inputs: Any = None, batch: int = 0,

@@ -75,6 +75,8 @@ Result verify(const Model& self, const Model* against, const py::kwargs& how) {
   given.take("per_step", options.per_step)
       .take("power", options.power)
       .take("tolerance", options.tolerance)
+      .take("budget", options.budget)
+      .take("by_error", options.by_error)
       .take("verify", options.measure);
   const py::gil_scoped_release no_gil;
   const Verification result = refx::verify(self, options);

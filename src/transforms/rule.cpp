@@ -95,6 +95,9 @@ std::string Rule::name() const { return compiled_->rule.name; }
 std::string Rule::summary() const { return compiled_->rule.summary; }
 const std::string& Rule::text() const { return compiled_->rule.text; }
 bool Rule::preserves_computation() const { return compiled_->rule.same_results; }
+Kwargs Rule::parameters() const {
+  return preserves_computation() ? Kwargs{} : Kwargs{{"approximate", true}};
+}
 
 const rules::Definition& Rule::definition() const { return compiled_->rule; }
 

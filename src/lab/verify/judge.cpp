@@ -150,7 +150,8 @@ class Judge {
   Judge(const Evidence& evidence, const std::string& path, OutputCheck& check)
       : evidence_(evidence), path_(path), check_(check) {}
 
-  void approximate(const IValue& original, const Run& current, const Run* wide, double tolerance) {
+  void approximate(const IValue& original, const Run& current, const Run* wide,
+                   const Allowance& allowance) {
     const at::Tensor now = wide_at(current, path_), before = wide_at(evidence_.original, path_);
     const bool by_reference = evidence_.wide && !evidence_.original.random;
     const at::Tensor reference = by_reference ? wide_at(*evidence_.wide, path_) : before;
@@ -178,8 +179,10 @@ class Judge {
     if (!same_kinds(now, before))
       say(Answer::cannot_tell,
           "nan, inf or -inf stands where the original has another one of them");
-    if (tolerance > 0) {
-      check_.now.allowed = tolerance * check_.scale;
+    if (allowance.lossy) {
+      say_loss(allowance);
+    } else if (allowance.tolerance > 0) {
+      check_.now.allowed = allowance.tolerance * check_.scale;
       if (!(check_.now.error <= check_.now.allowed)) say_error(check_.now);
     } else if (!evidence_.wide) {
       if (!same_bits)
@@ -192,9 +195,14 @@ class Judge {
   }
 
   // Integers and the like. Both forms must agree in their own dtype and in fp64.
-  void exact(const IValue& original, const Run& current, const Run* wide) {
+  void exact(const IValue& original, const Run& current, const Run* wide,
+             const Allowance& allowance) {
     check_.exact = true;
     const IValue& now = *find(current, path_);
+    if (allowance.lossy) {
+      if (!equal(original, now)) check_.beyond = share_of_others(original, now);
+      return say_loss(allowance);
+    }
     if (!equal(original, now)) differs(original, now, evidence_.rounding);
     if (!evidence_.wide || !wide) return;
     const IValue &meant = *find(*evidence_.wide, path_), &means = *find(*wide, path_);
@@ -214,6 +222,16 @@ class Judge {
   }
   void say_error(const Distance& d) {
     say(Answer::fail, fmt::format("the error is {:.2g}, allowed is {:.2g}", d.error, d.allowed));
+  }
+
+  void say_loss(const Allowance& allowance) {
+    if (allowance.budget > 0 && !(loss(check_) <= allowance.budget))
+      say(Answer::fail,
+          fmt::format("the error is {:.2g}, the budget {:.2g}", loss(check_), allowance.budget));
+  }
+  static double share_of_others(const IValue& original, const IValue& now) {
+    if (!original.isTensor() || original.toTensor().numel() == 0) return 1;
+    return (original.toTensor() != now.toTensor()).to(at::kDouble).mean().item<double>();
   }
 
   static double relative(double error, double scale) { return scale > 0 ? error / scale : error; }
@@ -469,7 +487,7 @@ OutputCheck check_of(const Leaf& leaf, std::string problem) {
 }  // namespace
 
 std::vector<OutputCheck> judge(const Evidence& evidence, const Run& current, const Run* wide,
-                               double tolerance) {
+                               const Allowance& allowance) {
   std::vector<OutputCheck> checks;
   for (const Leaf& leaf : evidence.original.values) {
     const IValue* now = find(current, leaf.path);
@@ -481,15 +499,17 @@ std::vector<OutputCheck> judge(const Evidence& evidence, const Run& current, con
     const Run* meaning = wide && find(*wide, leaf.path) ? wide : nullptr;
     Judge judge(evidence, leaf.path, check);
     if (is_rounded(leaf.value))
-      judge.approximate(leaf.value, current, meaning, tolerance);
+      judge.approximate(leaf.value, current, meaning, allowance);
     else
-      judge.exact(leaf.value, current, meaning);
+      judge.exact(leaf.value, current, meaning, allowance);
   }
   for (const Leaf& leaf : current.values)
     if (!find(evidence.original, leaf.path) && !current.unchanged.count(leaf.path))
       checks.push_back(check_of(leaf, "is new"));
   return checks;
 }
+
+double loss(const OutputCheck& check) { return check.exact ? check.beyond : check.l2; }
 
 double load(const OutputCheck& check) {
   if (check.answer == Answer::fail) return std::numeric_limits<double>::infinity();

@@ -37,11 +37,20 @@ struct Evidence {
   Noise weights, rounding;  // of the weights that the forms differ in; of all there is
 };
 
+// What decides instead of rounding.
+struct Allowance {
+  double tolerance = 0;  // the largest relative error of the form as it runs
+  bool lossy = false;    // the form is meant to err …
+  double budget = 0;     // … by so much, see Lossy; 0: by anything
+};
+
 // One check for each value that the original or the current form gives. `wide` is the current form
-// in fp64, null where the original has none. With a tolerance, the largest relative error of the
-// form as it runs decides alone.
+// in fp64, null where the original has none.
 std::vector<OutputCheck> judge(const Evidence& evidence, const Run& current, const Run* wide,
-                               double tolerance);
+                               const Allowance& allowance = {});
+
+// The error of a lossy form there.
+double loss(const OutputCheck& check);
 
 // How far into what is allowed a check goes; beyond 1 it is too far.
 double load(const OutputCheck& check);

@@ -36,7 +36,7 @@ double PowerTest::load(const std::set<std::string>& nodes, double part) const {
     evidence.weights.far = evidence.rounding.far = []() -> const FarRuns& { return kNone; };
     Planted planted(nodes, part, seed_);
     const Run wide = witness.run_in_fp64(wide_, &planted);
-    for (const OutputCheck& check : judge(evidence, evidence.original, &wide, 0)) {
+    for (const OutputCheck& check : judge(evidence, evidence.original, &wide)) {
       if (check.exact) {
         if (!check.passed()) return INFINITY;
         continue;

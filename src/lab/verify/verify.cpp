@@ -46,9 +46,14 @@ class Verifier {
     const Environment environment(options_.measure.threads.value_or(1));
     result_.threads = at::get_num_threads();
     call_witnesses();
+    const Allowance allowance = allow_loss();
     for (const Witness& witness : witnesses_) {
       progress("comparing the two forms");
-      result_.sets.push_back({witness.inputs().origin, compare(witness, model_)});
+      result_.sets.push_back({witness.inputs().origin, compare(witness, model_, allowance)});
+    }
+    if (result_.lossy) {
+      result_.lossy->error = loss_of(result_.sets);
+      check_what_is_exact();
     }
     if (options_.per_step) check_steps();
     test_power();
@@ -66,7 +71,7 @@ class Verifier {
     const Environment environment(options_.measure.threads.value_or(1));
     Answer worst = Answer::pass;
     for (const Witness& witness : witnesses_) {
-      worst = std::max(worst, SetCheck{"", compare(witness, form)}.answer());
+      worst = std::max(worst, SetCheck{"", compare(witness, form, exactly())}.answer());
       if (worst == Answer::fail) break;
     }
     return worst;
@@ -131,54 +136,138 @@ class Verifier {
 
   // ---- other forms -----------------------------------------------------------------------------
 
-  std::vector<OutputCheck> compare(const Witness& witness, const Model& form) const {
+  Allowance exactly() const { return {.tolerance = options_.tolerance}; }
+
+  std::vector<OutputCheck> compare(const Witness& witness, const Model& form,
+                                   const Allowance& allowance) const {
     Evidence evidence = witness.evidence();
     const Run run = witness.run(form);
-    if (!evidence.wide) return judge(evidence, run, nullptr, options_.tolerance);
+    if (!evidence.wide || allowance.lossy) return judge(evidence, run, nullptr, allowance);
     try {
       const Run wide = witness.run_in_fp64(wide_forms_.of(form));
-      return judge(evidence, run, &wide, options_.tolerance);
+      return judge(evidence, run, &wide, allowance);
     } catch (const Error& error) {
       evidence.wide = nullptr;
       evidence.why_not_wide = error.what();
-      return judge(evidence, run, nullptr, options_.tolerance);
+      return judge(evidence, run, nullptr, allowance);
     }
   }
 
-  using Checks = std::vector<std::vector<OutputCheck>>;  // of each set
+  using Checks = std::vector<SetCheck>;  // of each set of inputs
 
-  Checks check(const Model& form) const {
+  Checks check(const Model& form, const Allowance& allowance) const {
     Checks all;
-    for (const Witness& witness : witnesses_) all.push_back(compare(witness, form));
+    for (const Witness& witness : witnesses_)
+      all.push_back({witness.inputs().origin, compare(witness, form, allowance)});
     return all;
+  }
+
+  // ---- what is meant to err --------------------------------------------------------------------
+
+  // A tolerance says all there is to say; another model says nothing about steps.
+  Allowance allow_loss() {
+    if (options_.against || options_.tolerance > 0) return exactly();
+    Lossy lossy;
+    lossy.budget = options_.budget;
+    for (const Step& step : model_.history())
+      if (is_lossy(step)) lossy.steps.push_back(step.id);
+    if (lossy.steps.empty()) return exactly();
+    result_.lossy = std::move(lossy);
+    return {.lossy = true, .budget = options_.budget};
+  }
+
+  bool is_lossy_with(StepId id, const std::set<StepId>& built_on) const {
+    const auto is_lossy_step = [&](StepId step) { return is_lossy(model_.history()[step]); };
+    return is_lossy_step(id) || std::any_of(built_on.begin(), built_on.end(), is_lossy_step);
+  }
+
+  static double loss_of(const Checks& checks) {
+    double most = 0;
+    for (const SetCheck& set : checks)
+      for (const OutputCheck& output : set.outputs) most = std::max(most, loss(output));
+    return most;
+  }
+
+  // The steps that are not lossy, as they stand upon each other: those on the original against it,
+  // those on lossy ones against the model without them.
+  void check_what_is_exact() {
+    const auto bases = built_on(model_);
+    std::set<StepId> kept;
+    for (std::size_t before = 1; before != kept.size();) {
+      before = kept.size();
+      const std::set<StepId> under = kept;
+      add_steps(kept, bases, /*lossy=*/false);
+      if (kept.size() > under.size()) check_layer(form_with(model_, kept), under);
+      add_steps(kept, bases, /*lossy=*/true);
+    }
+  }
+
+  // All that stand on what is kept.
+  void add_steps(std::set<StepId>& kept, const std::map<StepId, std::set<StepId>>& bases,
+                 bool lossy) const {
+    for (const auto& [id, under] : bases)
+      if (is_lossy(model_.history()[id]) == lossy &&
+          std::includes(kept.begin(), kept.end(), under.begin(), under.end()))
+        kept.insert(id);
+  }
+
+  void check_layer(const Model& form, const std::set<StepId>& under) {
+    progress("the steps that are not lossy");
+    const Model base = form_with(model_, under);
+    VerifyOptions options{.against = &base, .measure = options_.measure};
+    options.more_inputs = options_.more_inputs;
+    for (SetCheck& set : under.empty() ? check(form, exactly()) : verify(form, options).sets) {
+      set.origin += under.empty() ? ", without the lossy steps" : ", what stands on lossy steps";
+      result_.sets.push_back(std::move(set));
+    }
   }
 
   // ---- steps -----------------------------------------------------------------------------------
 
   void check_steps() {
     const auto bases = built_on(model_);
-    const Checks without_any = check(form_with(model_, {}));
+    const Checks without_any = check(form_with(model_, {}), exactly());
     for (const auto& [id, bases_of_it] : bases) {
       progress(fmt::format("step {} by itself", id.value));
       check_step(id, bases_of_it, without_any);
+      if (result_.lossy && result_.steps.back().lossy)
+        result_.steps.back().in_the_whole = result_.lossy->error - loss_without(id, bases);
     }
+    if (options_.by_error)
+      std::stable_sort(result_.steps.begin(), result_.steps.end(),
+                       [](const StepCheck& a, const StepCheck& b) { return cost(a) > cost(b); });
+  }
+
+  static double cost(const StepCheck& step) {
+    return step.lossy ? loss(step.worst) : step.worst.relative(step.worst.now.error);
+  }
+
+  // Of the model without one step and what is built on it.
+  double loss_without(StepId id, const std::map<StepId, std::set<StepId>>& bases) const {
+    std::set<StepId> kept;
+    for (const auto& [other, under] : bases)
+      if (other != id && !under.contains(id)) kept.insert(other);
+    return loss_of(check(form_with(model_, kept), {.lossy = true}));
   }
 
   void check_step(StepId id, const std::set<StepId>& built_on, const Checks& without_any) {
     const Step& step = model_.history()[id];
     StepCheck result{id, step.transformation, step.site, {built_on.begin(), built_on.end()}, {}};
+    result.lossy = result_.lossy && is_lossy_with(id, built_on);
+    const Allowance allowance = result.lossy ? Allowance{.lossy = true} : exactly();
     std::set<StepId> kept = built_on;
-    const Checks before = kept.empty() ? without_any : check(form_with(model_, kept));
+    const Checks before = kept.empty() ? without_any : check(form_with(model_, kept), allowance);
     kept.insert(id);
-    const Checks after = check(form_with(model_, kept));
+    const Checks after = check(form_with(model_, kept), allowance);
     double most = -1;
     for (std::size_t set = 0; set < after.size(); ++set)
-      for (const OutputCheck& output : after[set]) {
-        if (load(output) <= most) continue;
-        most = load(output);
+      for (const OutputCheck& output : after[set].outputs) {
+        const double weight = result.lossy ? loss(output) : load(output);
+        if (weight <= most) continue;
+        most = weight;
         result.worst = output;
         result.added_error =
-            output.relative(output.now.error) - relative_at(before[set], output.path);
+            output.relative(output.now.error) - relative_at(before[set].outputs, output.path);
       }
     result_.steps.push_back(std::move(result));
   }
@@ -193,7 +282,8 @@ class Verifier {
 
   // One step of each transformation tells for its like; where it is not noticed, each by itself.
   void test_power() {
-    if (!result_.in_fp64 || options_.tolerance > 0 || model_.history().empty()) return;
+    if (!result_.in_fp64 || options_.tolerance > 0 || result_.lossy || model_.history().empty())
+      return;
     const Model wide = wide_forms_.of(model_);
     const PowerTest test(model_, wide, witnesses_, options_.measure.seed);
     std::map<std::string, std::vector<const Step*>> alike;
@@ -253,6 +343,11 @@ std::string to_string(Answer answer) {
   return "";
 }
 
+bool is_lossy(const Step& step) {
+  return std::find(step.parameters.begin(), step.parameters.end(),
+                   std::pair<std::string, Arg>("approximate", true)) != step.parameters.end();
+}
+
 Answer SetCheck::answer() const { return worst_of(outputs); }
 
 Answer Verification::answer() const {
@@ -260,6 +355,10 @@ Answer Verification::answer() const {
   for (const SetCheck& set : sets) worst = std::max(worst, set.answer());
   for (const StepCheck& step : steps) worst = std::max(worst, step.worst.answer);
   return worst;
+}
+
+std::string Verification::verdict() const {
+  return lossy && passed() ? "lossy" : to_string(answer());
 }
 
 std::string Verification::reason() const {

@@ -39,7 +39,16 @@ void write(Json& json, const StepCheck& step) {
   for (StepId id : step.built_on) json.value(id.value);
   json.end().member("passed", step.passed()).member("added", step.added_error).key("worst");
   write(json, step.worst);
+  if (step.lossy) json.member("lossy", true).member("in_the_whole", step.in_the_whole);
   json.end();
+}
+
+void write(Json& json, const Lossy& lossy) {
+  json.key("lossy").object().member("error", lossy.error);
+  if (lossy.budget > 0) json.member("budget", lossy.budget);
+  json.key("steps").array();
+  for (StepId id : lossy.steps) json.value(id.value);
+  json.end().end();
 }
 
 void write(Json& json, const StepPower& step) {
@@ -62,11 +71,12 @@ void write_all(Json& json, const char* name, const Items& items) {
 
 std::string to_json(const Verification& v) {
   Json json;
-  json.object(Json::kLines).member("verdict", to_string(v.answer())).member("passed", v.passed());
+  json.object(Json::kLines).member("verdict", v.verdict()).member("passed", v.passed());
   if (!v.passed()) json.member("reason", v.reason());
   json.member("reference", v.in_fp64 ? "fp64" : "original");
   if (!v.in_fp64) json.member("why_not_fp64", v.why_not);
   json.member("random", v.random).member("seed", v.seed).member("threads", v.threads);
+  if (v.lossy) write(json, *v.lossy);
   write_all(json, "sets", v.sets);
   write_all(json, "steps", v.steps);
   write_all(json, "power", v.power);

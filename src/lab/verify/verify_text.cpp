@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "refx/verify.h"
 #include "util/columns.h"
 #include "util/printable.h"
@@ -47,20 +49,51 @@ std::string outputs_of(const SetCheck& set) {
   return fmt::format("inputs: {}\n{}", printable(set.origin), columns(rows));
 }
 
-std::string steps_of(const std::vector<StepCheck>& steps) {
+std::string bases_of(const StepCheck& step) {
+  std::vector<std::uint32_t> ids;
+  for (StepId id : step.built_on) ids.push_back(id.value);
+  return ids.empty() ? "-" : fmt::format("{}", fmt::join(ids, ","));
+}
+
+std::string exact_steps_of(const std::vector<StepCheck>& steps) {
   std::vector<Row> rows = {
       {"step", "transformation", "site", "built on", "in fp64", "now", "added", "at", "verdict"}};
   for (const StepCheck& step : steps) {
-    std::vector<std::uint32_t> ids;
-    for (StepId id : step.built_on) ids.push_back(id.value);
     const OutputCheck& worst = step.worst;
-    rows.push_back({std::to_string(step.id.value), step.transformation, step.site,
-                    ids.empty() ? "-" : fmt::format("{}", fmt::join(ids, ",")),
-                    number(worst.relative(worst.meaning.error)),
-                    number(worst.relative(worst.now.error)), number(step.added_error), worst.path,
-                    verdict(worst)});
+    if (!step.lossy)
+      rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
+                      number(worst.relative(worst.meaning.error)),
+                      number(worst.relative(worst.now.error)), number(step.added_error), worst.path,
+                      verdict(worst)});
   }
-  return "each step by itself:\n" + columns(rows);
+  return rows.size() == 1 ? "" : "\neach step by itself:\n" + columns(rows);
+}
+
+std::string decibels(double error) {
+  return error > 0 ? fmt::format("{:.1f}", -20 * std::log10(error)) : "-";
+}
+
+std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
+  std::vector<Row> rows = {{"step", "transformation", "site", "built on", "L2", "SQNR dB",
+                            "largest", "in the whole", "at"}};
+  for (const StepCheck& step : steps) {
+    const OutputCheck& worst = step.worst;
+    const double error = worst.exact ? worst.beyond : worst.l2;
+    if (step.lossy)
+      rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
+                      number(error), decibels(error), number(worst.relative(worst.now.error)),
+                      number(step.in_the_whole), worst.path});
+  }
+  if (rows.size() == 1) return "";
+  return "\nlossy steps, each by itself; in the whole: what the model's error is larger by with "
+         "it\n" +
+         columns(rows);
+}
+
+std::string describe(const Lossy& lossy) {
+  return fmt::format(
+      "error {}, {}", number(lossy.error),
+      lossy.budget > 0 ? fmt::format("budget {:g}", lossy.budget) : "and no budget was given");
 }
 
 std::string power_of(const std::vector<StepPower>& steps) {
@@ -85,13 +118,12 @@ std::string to_text(const Verification& v) {
   if (v.random)
     text += fmt::format("the outputs are random: every run started from seed {}\n", v.seed);
   for (const SetCheck& set : v.sets) text += "\n" + outputs_of(set);
-  if (!v.steps.empty()) text += "\n" + steps_of(v.steps);
+  text += exact_steps_of(v.steps) + lossy_steps_of(v.steps);
   if (!v.power.empty()) text += "\n" + power_of(v.power);
   for (const std::string& warning : v.warnings) text += "\nwarning: " + printable(warning) + "\n";
   for (const std::string& note : v.notes) text += "\nnote: " + printable(note) + "\n";
-  const std::string reason = v.reason();
-  return text + fmt::format("\n{}{}{}\n",
-                            v.answer() == Answer::fail ? "FAIL" : to_string(v.answer()),
+  const std::string reason = v.lossy && v.passed() ? describe(*v.lossy) : v.reason();
+  return text + fmt::format("\n{}{}{}\n", v.answer() == Answer::fail ? "FAIL" : v.verdict(),
                             reason.empty() ? "" : ": ", printable(reason));
 }
 

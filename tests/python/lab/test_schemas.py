@@ -106,6 +106,19 @@ def test_a_verification_that_fails(desk, model, checked):
     assert result["steps"][2]["worst"]["problem"]
 
 
+def test_a_model_that_is_meant_to_err(desk, model, checked):
+    path = desk.put(model("blocks"))
+    lossy = desk.work / "lossy.pt2"
+    desk("apply", path, "store-linear-int8", "-o", lossy)
+    result = checked("verify", lossy, "--per-step", "--sort", "error")
+    assert result["verdict"] == "lossy" and result["passed"] and 0 < result["lossy"]["error"] < 0.1
+    errors = [step["worst"]["l2"] for step in result["steps"]]
+    assert errors == sorted(errors, reverse=True) and all(step["lossy"] for step in result["steps"])
+    within = checked("verify", lossy, "--budget", 2 * result["lossy"]["error"])
+    assert within["verdict"] == "lossy" and within["lossy"]["budget"] == 2 * result["lossy"]["error"]
+    assert checked("verify", lossy, "--budget", result["lossy"]["error"] / 2, code=1)["verdict"] == "fail"
+
+
 def test_values_that_are_not_finite(desk, model, checked):
     torch.save((torch.tensor([float("inf"), float("nan"), -1.0]),), desk.work / "x.pt")
     path = desk.put(model("plain"))

@@ -1,0 +1,146 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "kit.h"
+#include "refx/verify.h"
+#include "rules/short_text.h"
+
+namespace refx {
+namespace {
+
+using namespace testing;
+
+constexpr const char* kThree = R"(
+input x : f32[5, 16]
+parameter a.weight : f32[24, 16]
+parameter a.bias : f32[24]
+parameter b.weight : f32[24, 24]
+parameter c.weight : f32[8, 24]
+parameter c.bias : f32[8]
+a : f32[5, 24] = aten.linear.default(%x, %p_a_weight, %p_a_bias)
+r : f32[5, 24] = aten.relu.default(%a)
+b : f32[5, 24] = aten.linear.default(%r, %p_b_weight)
+d : f32[5, 24] = aten.div.Tensor(%b, 3.0)
+c : f32[5, 8] = aten.linear.default(%d, %p_c_weight, %p_c_bias)
+return c)";
+
+Model with(const char* text, std::initializer_list<const char*> names) {
+  Model model = parse_filled(long_text(text));
+  for (const char* name : names) find_transformation(name)(model);
+  return model;
+}
+
+// A step that claims to change nothing and adds to a weight.
+void spoil(Model& model, const std::string& state, double by) {
+  Editor editor(model);
+  const StateId id = model.state().find(state);
+  editor.set_state(id, at::Tensor(model.state().tensor(id)) + by);
+  editor.commit({"spoil", "spoil", state, {}});
+}
+
+TEST(Lossy, IsMeasuredAgainstItsBudget) {
+  for (const char* name : {"linear-in-bf16", "store-linear-bf16", "store-linear-int8"}) {
+    const Model model = with(kThree, {name});
+    ASSERT_EQ(model.history().size(), 3u) << name;
+    const Verification any = verify(model);
+    EXPECT_EQ(any.verdict(), "lossy") << name << to_text(any);
+    ASSERT_TRUE(any.lossy) << name;
+    EXPECT_GT(any.lossy->error, 1e-4) << name;
+    EXPECT_LT(any.lossy->error, 3e-2) << name;
+    EXPECT_EQ(any.lossy->steps.size(), 3u) << name;
+    EXPECT_NE(to_text(any).find("no budget was given"), std::string::npos);
+    const double error = any.lossy->error;
+    EXPECT_TRUE(verify(model, {.budget = 1.01 * error}).passed()) << name;
+    const Verification beyond = verify(model, {.budget = 0.99 * error});
+    EXPECT_EQ(beyond.answer(), Answer::fail) << name;
+    EXPECT_NE(beyond.reason().find("the budget"), std::string::npos) << beyond.reason();
+  }
+}
+
+TEST(Lossy, AnExactModelHasNoLoss) {
+  const Model model = with(kThree, {"change-true-div-to-mul-by-inverse"});
+  const Verification result = verify(model, {.budget = 0.5});
+  EXPECT_FALSE(result.lossy);
+  EXPECT_EQ(result.verdict(), "pass");
+  Model wrong = model;
+  spoil(wrong, "b.weight", 1e-3);
+  EXPECT_EQ(verify(wrong, {.budget = 0.5}).answer(), Answer::fail) << "a budget is for lossy steps";
+}
+
+TEST(Lossy, StepsThatAreNotAreHeldToRounding) {
+  Model model = with(kThree, {"change-true-div-to-mul-by-inverse", "store-linear-int8"});
+  EXPECT_EQ(verify(model, {.budget = 0.1}).verdict(), "lossy");
+  Model wrong = parse_filled(long_text(kThree));
+  spoil(wrong, "c.bias", 1e-3);
+  find_transformation("store-linear-int8")(wrong);
+  Model wrong_later = model;  // on a lossy step, whose bias it is
+  spoil(wrong_later, "c.bias", 1e-3);
+  for (const Model* bad : {&wrong, &wrong_later}) {
+    const Verification result = verify(*bad, {.budget = 0.1});
+    EXPECT_LT(result.lossy->error, 0.1);
+    EXPECT_EQ(result.answer(), Answer::fail) << to_text(result);
+  }
+}
+
+TEST(Lossy, WhatIsRightOnLossyStepsPasses) {
+  const Model model = with(kThree, {"store-linear-int8", "change-true-div-to-mul-by-inverse",
+                                    "linear-in-bf16", "fuse-bias-in-linear"});
+  EXPECT_EQ(verify(model, {.budget = 0.1}).verdict(), "lossy") << to_text(verify(model));
+}
+
+TEST(Lossy, TheStepThatCostsMostComesFirst) {
+  Model original = parse_filled(long_text(kThree));
+  {  // one number that is far out in each row: a scale for the row is too coarse for the others
+    Editor editor(original);
+    const StateId id = original.state().find("b.weight");
+    at::Tensor weight = at::Tensor(original.state().tensor(id)).clone();
+    weight.select(1, 0).fill_(30);
+    editor.set_state(id, weight);
+    editor.commit_as_origin();
+  }
+  find_transformation("store-linear-int8")(original);
+  const Verification result = verify(original, {.per_step = true, .by_error = true});
+  ASSERT_EQ(result.steps.size(), 3u);
+  EXPECT_EQ(result.steps[0].site.substr(0, 1), "b") << to_text(result);
+  for (const StepCheck& step : result.steps) {
+    EXPECT_TRUE(step.lossy);
+    EXPECT_LE(step.worst.l2, result.steps[0].worst.l2);
+  }
+  EXPECT_GT(result.steps[0].in_the_whole, result.steps[1].in_the_whole);
+  EXPECT_NE(to_text(result).find("SQNR"), std::string::npos);
+}
+
+TEST(Lossy, RowsOfZerosStayZeros) {
+  Model model = parse_filled(long_text(kThree));
+  {
+    Editor editor(model);
+    editor.set_state(model.state().find("b.weight"), at::zeros({24, 24}));
+    editor.commit_as_origin();
+  }
+  find_transformation("store-linear-int8")(model);
+  EXPECT_EQ(model.history().size(), 3u);
+  EXPECT_EQ(verify(model, {.budget = 1e-2}).verdict(), "lossy");
+}
+
+TEST(Lossy, WhatIsNotFiniteStaysSo) {
+  for (const char* name : {"linear-in-bf16", "store-linear-bf16", "store-linear-int8"}) {
+    Model model = with(kThree, {name});
+    at::Tensor x = at::randn({5, 16});
+    x[1][3] = NAN;
+    x[2][0] = INFINITY;
+    const at::Tensor y = model.forward({x}).toTensor();
+    EXPECT_TRUE(y[1].isnan().all().item<bool>()) << name;
+    EXPECT_FALSE(y[2].isfinite().any().item<bool>()) << name;
+    EXPECT_TRUE(y[0].isfinite().all().item<bool>()) << name;
+  }
+}
+
+TEST(Lossy, AllLeavesItOut) {
+  Model model = parse_filled(long_text(kThree));
+  for (const auto& transformation : find_transformations({"all"})) (*transformation)(model);
+  for (const Step& step : model.history()) EXPECT_FALSE(is_lossy(step)) << step.transformation;
+  EXPECT_TRUE(verify(model).passed());
+}
+
+}  // namespace
+}  // namespace refx
