@@ -58,7 +58,8 @@ class Inference {
     if (one_of(name, kBinary)) return elementwise({"self", "other", "exponent"});
     if (name == "where") return elementwise({"self", "other"}, type("condition"));
     if (name == "to") return cast();
-    if (name == "matmul") return matmul();
+    if (name == "matmul") return matmul("other");
+    if (name == "_int_mm") return matmul("mat2", at::kInt);
     if (name == "linear") return linear();
     if (name == "transpose") return transpose();
     if (name == "scaled_dot_product_attention") return attention();
@@ -143,8 +144,8 @@ class Inference {
     return self && to ? like(*self, self->sizes, *to) : nullptr;
   }
 
-  TypePtr matmul() const {
-    const TypePtr a = type("self"), b = type("other");
+  TypePtr matmul(std::string_view other, std::optional<c10::ScalarType> dtype = {}) const {
+    const TypePtr a = type("self"), b = type(other);
     if (!a || !b || a->dtype != b->dtype || a->sizes.size() < 2 || b->sizes.size() < 2)
       return nullptr;
     if (!same(a->sizes.back(), b->sizes[b->sizes.size() - 2])) return nullptr;
@@ -153,7 +154,7 @@ class Inference {
     if (!sizes) return nullptr;
     sizes->push_back(a->sizes[a->sizes.size() - 2]);
     sizes->push_back(b->sizes.back());
-    return like(*a, *sizes);
+    return like(*a, *sizes, dtype.value_or(a->dtype));
   }
 
   TypePtr linear() const {

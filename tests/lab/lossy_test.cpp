@@ -24,6 +24,9 @@ d : f32[5, 24] = aten.div.Tensor(%b, 3.0)
 c : f32[5, 8] = aten.linear.default(%d, %p_c_weight, %p_c_bias)
 return c)";
 
+constexpr const char* kOfLinears[] = {"linear-in-bf16", "store-linear-bf16", "store-linear-int8",
+                                      "quantize-linear-int8"};
+
 Model with(const char* text, std::initializer_list<const char*> names) {
   Model model = parse_filled(long_text(text));
   for (const char* name : names) find_transformation(name)(model);
@@ -39,7 +42,7 @@ void spoil(Model& model, const std::string& state, double by) {
 }
 
 TEST(Lossy, IsMeasuredAgainstItsBudget) {
-  for (const char* name : {"linear-in-bf16", "store-linear-bf16", "store-linear-int8"}) {
+  for (const char* name : kOfLinears) {
     const Model model = with(kThree, {name});
     ASSERT_EQ(model.history().size(), 3u) << name;
     const Verification any = verify(model);
@@ -117,13 +120,42 @@ TEST(Lossy, RowsOfZerosStayZeros) {
     editor.set_state(model.state().find("b.weight"), at::zeros({24, 24}));
     editor.commit_as_origin();
   }
-  find_transformation("store-linear-int8")(model);
-  EXPECT_EQ(model.history().size(), 3u);
-  EXPECT_EQ(verify(model, {.budget = 1e-2}).verdict(), "lossy");
+  for (const char* name : {"store-linear-int8", "quantize-linear-int8"}) {
+    Model copy = model;
+    find_transformation(name)(copy);
+    EXPECT_EQ(copy.history().size(), 3u);
+    EXPECT_EQ(verify(copy, {.budget = 1e-2}).verdict(), "lossy");
+    EXPECT_TRUE(at::equal(copy.forward({at::zeros({5, 16})}).toTensor(),
+                          model.forward({at::zeros({5, 16})}).toTensor()));
+  }
+}
+
+// Sums of int8 products are far beyond what fp16 holds.
+TEST(Lossy, SequencesOfAnyDtype) {
+  for (const char* dtype : {"f16", "bf16", "f32", "f64"}) {
+    std::string text = R"(
+input x : f32[2, 7, 400]
+parameter a.weight : f32[6, 400]
+parameter a.bias : f32[6]
+y : f32[2, 7, 6] = aten.linear.default(%x, %p_a_weight, %p_a_bias)
+return y)";
+    for (std::size_t at = 0; (at = text.find("f32", at)) != std::string::npos; at += 3)
+      text.replace(at, 3, dtype);
+    Model model = parse_filled(long_text(text));
+    const std::string before = snapshot(model);
+    find_transformation("quantize-linear-int8")(model);
+    EXPECT_TRUE(model.history().empty());
+    find_transformation("quantize-linear-int8-3d")(model);
+    EXPECT_EQ(model.history().size(), 1u) << dtype;
+    const Verification result = verify(model, {.budget = 5e-2});
+    EXPECT_EQ(result.verdict(), "lossy") << dtype << to_text(result);
+    reverse_all(model);
+    EXPECT_EQ(snapshot(model), before) << dtype;
+  }
 }
 
 TEST(Lossy, WhatIsNotFiniteStaysSo) {
-  for (const char* name : {"linear-in-bf16", "store-linear-bf16", "store-linear-int8"}) {
+  for (const char* name : kOfLinears) {
     Model model = with(kThree, {name});
     at::Tensor x = at::randn({5, 16});
     x[1][3] = NAN;
