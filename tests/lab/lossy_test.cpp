@@ -155,6 +155,7 @@ return y)";
 }
 
 TEST(Lossy, WhatIsNotFiniteStaysSo) {
+  const bool onednn = at::globalContext().userEnabledMkldnn();
   for (const char* name : kOfLinears) {
     Model model = with(kThree, {name});
     at::Tensor x = at::randn({5, 16});
@@ -165,6 +166,14 @@ TEST(Lossy, WhatIsNotFiniteStaysSo) {
     EXPECT_FALSE(y[2].isfinite().any().item<bool>()) << name;
     EXPECT_TRUE(y[0].isfinite().all().item<bool>()) << name;
   }
+  at::globalContext().setUserEnabledMkldnn(onednn);  // torch may have switched it off
+}
+
+// Where a processor has no bfloat16, torch switches oneDNN off for the whole process.
+TEST(Lossy, VerifyLeavesOneDnnAsItWas) {
+  const bool before = at::globalContext().userEnabledMkldnn();
+  verify(with(kThree, {"linear-in-bf16"}));
+  EXPECT_EQ(at::globalContext().userEnabledMkldnn(), before);
 }
 
 TEST(Lossy, AllLeavesItOut) {

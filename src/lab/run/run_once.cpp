@@ -80,11 +80,15 @@ std::string type_of_value(const IValue& value) {
   return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
 }
 
-Environment::Environment(int threads) : threads_(at::get_num_threads()), states_(states()) {
+Environment::Environment(int threads)
+    : threads_(at::get_num_threads()),
+      onednn_(at::globalContext().userEnabledMkldnn()),
+      states_(states()) {
   if (threads > 0 && threads != threads_) at::set_num_threads(threads);
 }
 
 Environment::~Environment() {
+  at::globalContext().setUserEnabledMkldnn(onednn_);
   if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
   std::vector<at::Generator> all = generators();
   for (std::size_t i = 0; i < all.size(); ++i) all[i].set_state(states_[i]);

@@ -19,7 +19,8 @@ namespace exec {
 class Watcher;
 }
 
-// Fixes the number of threads and keeps the global random state, until it goes away.
+// Fixes the number of threads, until it goes away; keeps the global random state, and oneDNN, which
+// torch switches off for the whole process where it has no kernel.
 class Environment {
  public:
   explicit Environment(int threads);  // 0: as it is
@@ -29,6 +30,7 @@ class Environment {
 
  private:
   int threads_;
+  bool onednn_;
   std::vector<at::Tensor> states_;
 };
 
