@@ -121,10 +121,10 @@ Outcome Transformation::operator()(Model& model, Reverse direction) const {
 
 std::string Transformation::signature() const {
   std::string text = name();
-  if (parameters().empty()) return text;
   const Graph no_nodes;
   char separator = '(';
   for (const auto& [key, value] : parameters()) {
+    if (key == "approximate") continue;  // tells no two of one name apart
     text += separator + key + "=" + print(value, no_nodes);
     separator = ',';
   }

@@ -284,3 +284,23 @@ def test_a_rule_is_pickled_and_says_when_there_is_nothing():
         assert type(same) is Rule and same.signature == rule.signature
     with pytest.warns(NothingReversed):
         Rule(TURNED)(trace(Mlp()), reverse=True)
+
+
+@pytest.mark.parametrize("cls", [refx.fx.StoreLinearInt8, refx.fx.StoreLinearBf16, refx.fx.LinearInBf16,
+                                 refx.fx.QuantizeLinearInt8])
+def test_lossy_rules_go_back(cls):
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4, bias=False)).eval()
+    x = torch.randn(5, 16)
+    gm = trace(model)
+    assert not cls.preserves_computation
+    assert all("run shape propagation" in refusal.reason for refusal in explain(cls(), gm).refusals)
+    ShapeProp(gm).propagate(x)
+    before, expected = Snapshot(gm), model(x).detach()
+    onednn = torch.backends.mkldnn.enabled
+    cls()(gm)
+    assert len(log(gm)) == 2
+    error = (gm(x).detach() - expected).norm() / expected.norm()
+    torch._C._set_mkldnn_enabled(onednn)  # torch switches it off where a processor has no bfloat16
+    assert 0 < error < 0.05
+    cls()(gm, reverse=True)
+    before.assert_equals(Snapshot(gm))
