@@ -53,9 +53,10 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Verification(Result):
-    """How far a model's outputs are from its original's. True if rounding explains it."""
+    """How far a model's outputs are from its original's. True if rounding explains it, or, of a model with
+    lossy steps, if it is within the budget."""
 
-    verdict: str  # "pass", "fail" or "cannot tell"
+    verdict: str  # "pass", "lossy", "fail" or "cannot tell"
     reason: str  # why it does not pass
     outputs: list[dict[str, Any]] = dataclasses.field(repr=False)  # each on each set of inputs
     steps: list[dict[str, Any]] = dataclasses.field(repr=False)  # each by itself, with per_step
@@ -64,7 +65,7 @@ class Verification(Result):
 
     @property
     def passed(self) -> bool:
-        return self.verdict == "pass"
+        return self.verdict in ("pass", "lossy")
 
     def __bool__(self) -> bool:
         return self.passed

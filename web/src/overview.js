@@ -69,6 +69,7 @@ const panel = (title, ...content) =>
 
 const RESULTS = {
   'pass': ['the same', 'up to rounding'],
+  'lossy': ['lossy', 'see below'],
   'cannot tell': ['cannot tell', 'see below'],
   'fail': ['different', 'see below'],
 };

@@ -61,7 +61,7 @@ const setView = (set) => {
       numbers.length > 0 && firstOf(numbers, 30, errorPlot),
       exact.length > 0 &&
           note(
-              exact.every((o) => o.passed) ?
+              exact.every((o) => o.passed && o.beyond === 0) ?
                   `${exact.map((o) => o.path).join(', ')}: equal, bit for bit.` :
                   `Compared bit for bit: ${exact.map((o) => o.path).join(', ')}.`),
       wrong.map((o) => h('p', {class: 'problem'}, `${o.path}: ${o.problem}`)));
@@ -99,6 +99,7 @@ const powerTable = (steps) =>
 
 const WORDS = {
   'pass': 'Computes what its original did',
+  'lossy': 'Differs from its original, as it is meant to',
   'cannot tell': 'Cannot tell whether it computes what its original did',
   'fail': 'Differs from its original',
 };
@@ -108,6 +109,10 @@ export const verifyView = (result) => {
   return [
     h('p', {class: `verdict ${result.passed ? 'good' : 'bad'}`}, WORDS[result.verdict]),
     result.verdict === 'cannot tell' && note(`${result.reason}.`),
+    result.lossy &&
+        note(
+            `Lossy steps: ${result.lossy.steps.length}. Relative L2 error: ` +
+            `${error(result.lossy.error)}.`),
     note(
         result.reference === 'fp64' ?
             'Relative errors of both forms against the original in double precision.' :

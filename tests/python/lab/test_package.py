@@ -42,6 +42,17 @@ def test_bench_against_the_original(model):
     assert seen[0][:2] == (0, 300) and seen[-1][0] <= 300
 
 
+def test_verify_holds_lossy_steps_to_a_budget(model):
+    model.apply("store-linear-int8")
+    measured = model.verify(per_step=True, by_error=True)
+    assert measured and measured.verdict == "lossy" and "no budget" in measured.text
+    errors = [step["worst"]["l2"] for step in measured.steps]
+    assert errors and errors == sorted(errors, reverse=True)
+    error = measured.data["lossy"]["error"]
+    assert model.verify(budget=1.01 * error)
+    assert not model.verify(budget=0.99 * error)
+
+
 def test_bench_takes_inputs_and_batches(model):
     x = torch.randn(3, 4, 16)
     assert "f32[3, 4, 16]" in model.bench(inputs=((x,), {}), **QUICK).data["inputs"]
