@@ -26,7 +26,8 @@ int run(int argc, char** argv) {
   catch_cut_off();
   try {
     const int code = run_command_line(argc, argv);
-    if (std::fflush(stdout) != 0) throw refx::Error("cannot write the output");
+    const bool written = std::fflush(stdout) == 0 && !std::ferror(stdout);  // now, or before
+    if (!written) throw refx::Error("cannot write the output");
     return code;
   } catch (const Interrupted&) {
     fmt::print(stderr, "refx: interrupted; nothing was written\n");

@@ -232,6 +232,8 @@ TEST_F(Program, NoCommandShowsTheHelpAsAMessage) {
 
 TEST_F(Program, SaysWhenItCannotWrite) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
+  // All at the end, and more than is kept until then.
+  EXPECT_EQ(shell("\"$refx\" --version >/dev/full").code, 2);
   EXPECT_EQ(shell("\"$refx\" list >/dev/full").code, 2);
 }
 
