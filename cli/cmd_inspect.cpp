@@ -23,7 +23,7 @@ struct Tensors {
 };
 
 struct Summary {
-  explicit Summary(const Model& m) : model(m), counts(operators(m)) {
+  Summary(const Model& m, bool lossy) : model(m), counts(operators(m)) {
     for (NodeId id : m.graph())
       if (const Node& node = m.graph()[id]; node.op == Opcode::placeholder && node.state.empty())
         inputs.push_back(&node);
@@ -42,7 +42,8 @@ struct Summary {
     if (m.source()) ranges = m.source()->ranges();
     refused = refused_ops(m);
     for (const auto& transformation : registry())
-      findings.emplace_back(transformation.get(), transformation->find(m));
+      if (lossy || transformation->preserves_computation())
+        findings.emplace_back(transformation.get(), transformation->find(m));
   }
 
   const Model& model;
@@ -203,7 +204,7 @@ int inspect(const InspectOptions& options) {
     say_lines(print_brief(model));
     return kDone;
   }
-  const Summary summary(model);
+  const Summary summary(model, options.lossy);
   if (options.json)
     print_json(options, summary);
   else

@@ -93,8 +93,10 @@ class CommandLine {
     sub->callback([this, run = std::move(run)] {
       command = [this, run] {
         for (const std::string& path : rules_)
-          for (Rule& rule : load_rules(path))
+          for (Rule& rule : load_rules(path)) {
+            inspect_options.lossy |= !rule.preserves_computation();
             register_transformation(std::make_shared<Rule>(std::move(rule)));
+          }
         return run();
       };
     });
@@ -189,6 +191,7 @@ void CommandLine::define_reading() {
             [this] { return inspect(inspect_options); });
   model(sub, "MODEL", inspect_options.model, "A .pt2 file")->required();
   sub->add_flag("--graph", inspect_options.graph, "Print the text form of the model instead");
+  sub->add_flag("--lossy", inspect_options.lossy, "Show lossy transformations, too");
   rules(sub);
   json(sub, inspect_options.json);
 

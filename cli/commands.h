@@ -31,6 +31,7 @@ int list(const ListOptions& options);
 struct InspectOptions {
   std::string model;
   bool graph = false, json = false;
+  bool lossy = false;  // also what does not preserve computation
 };
 int inspect(const InspectOptions& options);
 

@@ -76,8 +76,12 @@ operators
   aten.transpose.int       1
 )");
   const std::string found = squeezed(result.out.substr(split));
-  for (const auto& t : registry())
-    EXPECT_NE(found.find("\n" + t->name() + " "), found.npos) << t->name() << found;
+  const std::string with_lossy = squeezed(run("inspect small.pt2 --lossy").out);
+  for (const auto& t : registry()) {
+    const std::string row = "\n" + t->name() + " ";
+    EXPECT_EQ(found.find(row) != found.npos, t->preserves_computation()) << row << found;
+    EXPECT_NE(with_lossy.find(row), found.npos) << row << with_lossy;
+  }
   for (const char* row :
        {"transformation sites refused", "fuse-batch-norm-2d-in-conv-2d 0 0",
         "fuse-batch-norm-1d-in-linear 1 0", "merge-linears 1 0",
