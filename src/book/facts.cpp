@@ -174,8 +174,13 @@ constexpr Family kFamilies[] = {
 
 }  // namespace
 
-std::uint32_t facts_of(std::string_view name) {
+std::string_view without_underscore(std::string_view name) {
   if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.remove_suffix(1);
+  return name;
+}
+
+std::uint32_t facts_of(std::string_view name) {
+  name = without_underscore(name);
   const auto it = rows().find(name);
   std::uint32_t facts = it == rows().end() ? 0 : it->second;
   for (const Family& family : kFamilies)

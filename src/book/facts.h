@@ -24,6 +24,8 @@ enum Fact : std::uint32_t {
   kReshapes = 1 << 13,          // gives its elements in their order, in another shape
 };
 std::uint32_t facts_of(std::string_view name);
+// The name without the underscore of an in-place twin: add for add_. __and__ is no twin.
+std::string_view without_underscore(std::string_view name);
 inline bool has(std::string_view name, Fact fact) { return facts_of(name) & fact; }
 
 // aten's name for what torch and its methods call otherwise: "div" for true_divide, "div_" for

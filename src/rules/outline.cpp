@@ -5,6 +5,7 @@
 #include <string>
 
 #include "book/call.h"
+#include "book/facts.h"
 #include "ops/no_op.h"
 
 namespace refx::rules {
@@ -34,12 +35,11 @@ class Names {
 
 Symbol symbol_of(std::string_view name) {
   if (name.empty()) return 0;
-  // add_ is read as add.
-  if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.remove_suffix(1);
   static std::mutex mutex;
   static std::unordered_map<std::string, Symbol> symbols;
   const std::lock_guard lock(mutex);
-  return symbols.emplace(name, static_cast<Symbol>(symbols.size() + 1)).first->second;
+  return symbols.emplace(book::without_underscore(name), static_cast<Symbol>(symbols.size() + 1))
+      .first->second;
 }
 
 Outline::Outline(const Model& model)

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "book/call.h"
+#include "book/facts.h"
 #include "ops/inference.h"
 #include "ops/param.h"
 #include "rules/literal.h"
@@ -283,12 +284,8 @@ Reading read_call(const Model& model, NodeId id) {
     for (const auto& [key, value] : node.kwargs) reading.args.push_back({key, value});
     return reading;
   }
-  reading.name = call.name();
-  if (reading.name.size() > 1 && reading.name.back() == '_' &&
-      reading.name[reading.name.size() - 2] != '_') {
-    reading.name.remove_suffix(1);
-    reading.in_place = true;
-  }
+  reading.name = book::without_underscore(call.name());
+  reading.in_place = reading.name != call.name();
   for (const c10::Argument& formal : schema->arguments()) {
     Given given{formal.name(), None{}, call.tensor(formal.name())};
     if (!given.state) {

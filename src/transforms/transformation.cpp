@@ -124,7 +124,7 @@ std::string Transformation::signature() const {
   const Graph no_nodes;
   char separator = '(';
   for (const auto& [key, value] : parameters()) {
-    if (key == "approximate") continue;  // tells no two of one name apart
+    if (key == "approximate" && value == Arg(true)) continue;  // the word of lossy ones, see Rule
     text += separator + key + "=" + print(value, no_nodes);
     separator = ',';
   }

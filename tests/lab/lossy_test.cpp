@@ -176,6 +176,21 @@ TEST(Lossy, VerifyLeavesOneDnnAsItWas) {
   EXPECT_EQ(at::globalContext().userEnabledMkldnn(), before);
 }
 
+// Of a rule it is one word for all it does; what others call so tells them apart.
+TEST(Lossy, TheWordIsNoPartOfARulesSignature) {
+  struct Own : ReversibleTransformation {
+    explicit Own(Arg how) : how(std::move(how)) {}
+    std::string name() const override { return "own"; }
+    Kwargs parameters() const override { return {{"approximate", how}}; }
+    Findings find(const Model&) const override { return {}; }
+    void apply(Editor&, const Site&) const override {}
+    Arg how;
+  };
+  EXPECT_EQ(find_transformation("linear-in-bf16").signature(), "linear-in-bf16");
+  EXPECT_EQ(Own(false).signature(), "own(approximate=False)");
+  EXPECT_NE(Own(std::string("tanh")).signature(), Own(std::string("none")).signature());
+}
+
 TEST(Lossy, AllLeavesItOut) {
   Model model = parse_filled(long_text(kThree));
   for (const auto& transformation : find_transformations({"all"})) (*transformation)(model);

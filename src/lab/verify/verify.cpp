@@ -213,13 +213,17 @@ class Verifier {
 
   void check_layer(const Model& form, const std::set<StepId>& under) {
     progress("the steps that are not lossy");
-    const Model base = form_with(model_, under);
-    VerifyOptions options{.against = &base, .measure = options_.measure};
-    options.more_inputs = options_.more_inputs;
-    for (SetCheck& set : under.empty() ? check(form, exactly()) : verify(form, options).sets) {
+    for (SetCheck& set : under.empty() ? check(form, exactly()) : check_upon(under, form)) {
       set.origin += under.empty() ? ", without the lossy steps" : ", what stands on lossy steps";
       result_.sets.push_back(std::move(set));
     }
+  }
+
+  Checks check_upon(const std::set<StepId>& under, const Model& form) const {
+    const Model base = form_with(model_, under);
+    VerifyOptions options{.against = &base, .measure = options_.measure};
+    options.more_inputs = options_.more_inputs;
+    return verify(form, options).sets;
   }
 
   // ---- steps -----------------------------------------------------------------------------------
@@ -343,6 +347,7 @@ std::string to_string(Answer answer) {
   return "";
 }
 
+// Its transformation has said so, by this parameter.
 bool is_lossy(const Step& step) {
   return std::find(step.parameters.begin(), step.parameters.end(),
                    std::pair<std::string, Arg>("approximate", true)) != step.parameters.end();

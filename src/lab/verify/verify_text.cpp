@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "lab/verify/judge.h"
 #include "refx/verify.h"
 #include "util/columns.h"
 #include "util/printable.h"
@@ -78,7 +79,7 @@ std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
                             "largest", "in the whole", "at"}};
   for (const StepCheck& step : steps) {
     const OutputCheck& worst = step.worst;
-    const double error = worst.exact ? worst.beyond : worst.l2;
+    const double error = loss(worst);
     if (step.lossy)
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
                       number(error), decibels(error), number(worst.relative(worst.now.error)),
