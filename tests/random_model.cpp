@@ -1,5 +1,7 @@
 #include "random_model.h"
 
+#include <ATen/ops/isfinite.h>
+
 #include <algorithm>
 #include <ostream>
 #include <string>
@@ -58,6 +60,9 @@ class Interpreter {
     const NodeId x = value(i.from);
     const at::Tensor& v = writer_.value(x);
     if (!at::isFloatingType(v.scalar_type()) || v.dim() == 0) return;
+    // Of what is out of range they leave the sign, which rounding turns.
+    const bool saturates = i.kind % 12 == 0 || i.kind % 12 == 7;
+    if (saturates && !at::isfinite(v.to(at::kFloat)).all().item<bool>()) return;
     switch (i.kind % 12) {
       case 0:
         return push(writer_.call(pick<std::string>({"relu", "tanh", "sigmoid"}, i.a), {x}));

@@ -321,7 +321,7 @@ _INFIX = {
 }
 _FUNCTIONS = {operator.matmul: "aten.matmul", math.sqrt: "sqrt", either: "either",
               torch.is_floating_point: "floating"}
-_METHODS = {"dim": "rank", "ndimension": "rank", "is_floating_point": "floating"}
+_METHODS = {"dim": "rank", "ndimension": "rank", "is_floating_point": "floating", "numel": "numel"}
 _ATTRIBUTES: dict[str, tuple[str, tuple[int, ...]]] = {
     "ndim": ("rank", ()), "dtype": ("dtype", ()), "T": ("aten.t", ()), "mT": ("aten.transpose", (-2, -1))}
 

@@ -106,10 +106,40 @@ Literal size(const Asked& asked) {
   return dim_as_arg(type->sizes[static_cast<std::size_t>(at)]);
 }
 
+// How many numbers it has.
+Literal numel(const Asked& asked) {
+  const TypePtr type = asked.type();
+  if (!type) return asked.not_known("its size");
+  std::vector<Dim> sizes = type->sizes;
+  sizes.insert(sizes.begin(), 1);
+  return dim_as_arg(contiguous_strides(sizes)[0]);
+}
+
+// Whether it is on a device of such a type.
+Literal on(const Asked& asked) {
+  const TypePtr type = asked.type();
+  const auto* device = asked.args[1].get<std::string>();
+  if (!type || !device) return asked.not_known("its device");
+  return {c10::DeviceTypeName(type->device.type(), /*lower_case=*/true) == *device};
+}
+
 Literal dtype(const Asked& asked) {
   const TypePtr type = asked.type();
   if (!asked.args[0].is<NodeId>()) return {asked.args[0]};
   return type ? Literal{type->dtype} : asked.not_known("its dtype");
+}
+
+// The dtype that holds the numbers of both.
+Literal wider(const Asked& asked) {
+  std::optional<c10::ScalarType> both;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto* given = asked.args[i].get<c10::ScalarType>();
+    const TypePtr type = asked.type(i);
+    if (!given && !type) return asked.not_known("its dtype");
+    const c10::ScalarType one = given ? *given : type->dtype;
+    both = both ? c10::promoteTypes(*both, one) : one;
+  }
+  return {*both};
 }
 
 // What stands for nothing is in nobody's way.
@@ -176,7 +206,8 @@ const std::map<std::string, Question, std::less<>>& all_questions() {
       {"rank", {1, rank}},         {"size", {2, size}},     {"dtype", {1, dtype}},
       {"floating", {1, floating}}, {"near", {2, near}},     {"sqrt", {1, root}},
       {"given", {1, given}},       {"lowest", {1, lowest}}, {"fits", {2, fits}},
-      {"either", {2, either}},
+      {"either", {2, either}},     {"numel", {1, numel}},   {"on", {2, on}},
+      {"wider", {2, wider}},
   };
   return all;
 }

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kit.h"
@@ -131,27 +132,148 @@ TEST(Lossy, RowsOfZerosStayZeros) {
 }
 
 // Sums of int8 products are far beyond what fp16 holds.
-TEST(Lossy, SequencesOfAnyDtype) {
-  for (const char* dtype : {"f16", "bf16", "f32", "f64"}) {
-    std::string text = R"(
-input x : f32[2, 7, 400]
-parameter a.weight : f32[6, 400]
-parameter a.bias : f32[6]
-y : f32[2, 7, 6] = aten.linear.default(%x, %p_a_weight, %p_a_bias)
-return y)";
-    for (std::size_t at = 0; (at = text.find("f32", at)) != std::string::npos; at += 3)
-      text.replace(at, 3, dtype);
-    Model model = parse_filled(long_text(text));
-    const std::string before = snapshot(model);
-    find_transformation("quantize-linear-int8")(model);
-    EXPECT_TRUE(model.history().empty());
-    find_transformation("quantize-linear-int8-3d")(model);
-    EXPECT_EQ(model.history().size(), 1u) << dtype;
-    const Verification result = verify(model, {.budget = 5e-2});
-    EXPECT_EQ(result.verdict(), "lossy") << dtype << to_text(result);
-    reverse_all(model);
-    EXPECT_EQ(snapshot(model), before) << dtype;
+TEST(Lossy, InputsOfAnyRankAndDtype) {
+  for (const char* dtype : {"f16", "bf16", "f32", "f64"})
+    for (const char* sizes : {"", "7, ", "2, 7, ", "2, 3, 7, ", "s0{4}, ", "s0{4}, s1{7}, ",
+                              "s0{4}, 3, s1{7}, ", "2*s0{8}, s0 + 1{5}, "}) {
+      const std::string text = fmt::format(R"(
+input x : {0}[{1}400]
+parameter a.weight : {0}[6, 400]
+parameter a.bias : {0}[6]
+y : {0}[{1}6] = aten.linear.default(%x, %p_a_weight, %p_a_bias)
+return y)",
+                                           dtype, sizes);
+      Model model = parse_filled(long_text(text));
+      const std::string before = snapshot(model);
+      find_transformation("quantize-linear-int8")(model);
+      EXPECT_EQ(model.history().size(), 1u) << text;
+      const Verification result = verify(model, {.budget = 3e-2});
+      EXPECT_EQ(result.verdict(), "lossy") << text << to_text(result);
+      reverse_all(model);
+      EXPECT_EQ(snapshot(model), before) << text;
+    }
+}
+
+TEST(Lossy, SizesOfWhatIsBetweenAreProductsOfSymbols) {
+  const Model model = with(R"(
+input x : f32[s0{4}, 3, s1{7}, 16]
+parameter a.weight : f32[6, 16]
+y : f32[s0{4}, 3, s1{7}, 6] = aten.linear.default(%x, %p_a_weight)
+return y)",
+                           {"quantize-linear-int8"});
+  for (const char* type : {"i8[3*s0*s1{84}, 16]", "i32[3*s0*s1{84}, 6]", "i32[s0{4}, 3, s1{7}, 6]"})
+    EXPECT_NE(print(model).find(type), std::string::npos) << type << print(model);
+}
+
+void refuse(const Model& model, std::string_view reason) {
+  for (const char* name : kOfLinears) expect_refused(name, model, reason);
+}
+void refuse(std::string_view text, std::string_view reason) {
+  refuse(parse_filled(long_text(text)), reason);
+}
+
+Model with_weight(const at::Tensor& weight) {
+  Builder builder;
+  const NodeId x = builder.input("x", type_of(at::rand({2, 4})));
+  return builder.build(
+      builder.call("aten.linear.default", {x, builder.parameter("fc.weight", weight)}));
+}
+
+TEST(Lossy, WeightsThatOthersSeeAreRefused) {
+  refuse(R"(
+input x : f32[3, 4]
+parameter fc.weight : f32[4, 4]
+y : f32[3, 4] = aten.linear.default(%x, %p_fc_weight)
+z : f32[3, 4] = aten.linear.default(%y, %p_fc_weight)
+return z)",
+         "'fc.weight' is used in more than one place");
+  refuse(R"(
+input x : f32[3, 4]
+parameter fc.weight : f32[4, 4]
+parameter other : f32[4, 4] shares=fc.weight
+y : f32[3, 4] = aten.linear.default(%x, %p_fc_weight)
+z : f32[3, 4] = aten.add.Tensor(%y, %p_other)
+return z)",
+         "'fc.weight' shares its memory with another tensor");
+  refuse(parse_filled(R"(
+buffer w : f32[4, 4]
+mutates w = output 0
+graph():
+    %b_w : f32[4, 4] = placeholder[target=b_w](state=w)
+    %x : f32[4, 4] = placeholder[target=x]
+    %y : f32[4, 4] = call_function[target=aten.linear.default](args = (%x, %b_w))
+    %v : f32[4, 4] = call_function[target=aten.neg.default](args = (%x,))
+    return (v, y)
+)"),
+         "'w' is changed by the model itself");
+}
+
+TEST(Lossy, WeightsThatAreNoOrdinaryNumbersAreRefused) {
+  for (const double number : {NAN, INFINITY}) {
+    at::Tensor weight = at::rand({6, 4});
+    weight[2][1] = number;
+    refuse(with_weight(weight), "'fc.weight' is not finite");
   }
+  for (const at::ScalarType dtype : {at::kInt, at::kComplexFloat, at::kFloat8_e4m3fn})
+    refuse(with_weight(at::zeros({6, 4}, dtype)), "");
+  expect_refused("quantize-linear-int8", with_weight(at::zeros({6, 4}, at::kFloat8_e4m3fn)),
+                 "not a floating-point type that refx computes with");
+  refuse(with_weight(at::quantize_per_tensor(at::rand({6, 4}), 0.1, 0, at::kQInt8)), "");
+}
+
+TEST(Lossy, WhatIsQuantizedIsNotQuantizedAgain) {
+  for (const char* first : {"store-linear-int8", "quantize-linear-int8"}) {
+    Model model = with(kThree, {first});
+    for (const char* name : kOfLinears)
+      EXPECT_TRUE(find_transformation(name)(model).steps.empty()) << first << name;
+  }
+}
+
+// An int32 holds 133144 products of 127 * 127, and no more.
+TEST(Lossy, SumsThatAnInt32DoesNotHoldAreRefused) {
+  auto linear = [](std::int64_t inner) {
+    return parse_filled(long_text(fmt::format(R"(
+input x : f32[1, {0}]
+parameter w : f32[2, {0}]
+y : f32[1, 2] = aten.linear.default(%x, %p_w)
+return y)",
+                                              inner)));
+  };
+  expect_refused("quantize-linear-int8", linear(133145), "size(W, 1) <= 133144 does not hold");
+  Model widest = linear(133144);
+  {
+    Editor editor(widest);
+    editor.set_state(widest.state().find("w"), at::ones({2, 133144}));
+    editor.commit_as_origin();
+  }
+  find_transformation("quantize-linear-int8")(widest);
+  ASSERT_EQ(widest.history().size(), 1u);
+  const at::Tensor y = widest.forward({at::ones({1, 133144})}).toTensor();
+  EXPECT_TRUE(at::allclose(y, at::full({1, 2}, 133144.0), 1e-6, 0)) << y;
+}
+
+// As a graph says that it is on a GPU; there need not be one.
+TEST(Lossy, OnCudaOnlyWhatItsInt8ProductTakes) {
+  auto refused_for = [](const char* rows, int inner, int outer) -> std::string {
+    const Model model = parse_filled(fmt::format(R"(
+parameter w : f32[{2}, {1}]
+graph():
+    %p_w : f32[{2}, {1}] device=cuda:0 = placeholder[target=p_w](state=w)
+    %x : f32[{0}, {1}] device=cuda:0 = placeholder[target=x]
+    %y : f32[{0}, {2}] device=cuda:0 = call_function[target=aten.linear.default](args = (%x, %p_w))
+    return y
+)",
+                                                 rows, inner, outer));
+    const Findings findings = find_transformation("quantize-linear-int8").find(model);
+    return findings.refusals.empty() ? "" : findings.refusals[0].reason;
+  };
+  EXPECT_EQ(refused_for("17", 16, 24), "");
+  EXPECT_EQ(refused_for("s0{20}, 17", 16, 24),
+            "not on(W, 'cuda') or numel(x) > 16 * size(W, 1): a size is not known");
+  EXPECT_EQ(refused_for("2, 8", 16, 24),
+            "not on(W, 'cuda') or numel(x) > 16 * size(W, 1) does not hold");
+  EXPECT_EQ(refused_for("17", 12, 24), "not on(W, 'cuda') or size(W, 1) % 8 == 0 does not hold");
+  EXPECT_EQ(refused_for("17", 16, 9), "not on(W, 'cuda') or size(W, 0) % 8 == 0 does not hold");
 }
 
 TEST(Lossy, WhatIsNotFiniteStaysSo) {
