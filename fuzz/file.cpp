@@ -101,8 +101,7 @@ void make_fit(Contents& contents) {
 
 // What PyTorch would have to see for the history to be believed.
 void show_steps(Contents& contents, const std::string& path) {
-  const auto source = std::make_shared<Pt2Source>();
-  source->archive = Archive::open(path);
+  const auto source = std::make_shared<Pt2Source>(Archive::open(path));
   const Model model = read_file(source, true);
   const Image image(model, *source);
   Contents shown;

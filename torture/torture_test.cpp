@@ -17,6 +17,7 @@
 #include "kit.h"
 #include "random_model.h"
 #include "random_moves.h"
+#include "refx/detach.h"
 #include "refx/original.h"
 #include "refx/pt2.h"
 
@@ -60,6 +61,7 @@ TEST(Torture, RandomModelsEndWhereTheyStarted) {
 std::string seen(const std::string& path, const std::string& back) {
   Model model = load(path);
   check_contents(model);
+  if (!detached(model).empty()) attach(model, "tests/data/pt2/convolutions.pt2");
   std::ostringstream text;
   text << content(model) << content(original_of(model));
   for (const Step& step : model.history()) text << step << '\n';

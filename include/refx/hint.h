@@ -21,6 +21,7 @@ enum class Hint : std::uint8_t {
   more_seconds,
   fixed_frequency,  // of the processor
   allow_ops,        // run an operator that is refused otherwise
+  base,             // the file that still has what was detached from this one
 };
 // In the library's own words.
 REFX_API std::string to_string(Hint hint);

@@ -35,7 +35,8 @@ REFX_API void save(const Model& model, const std::string& path);
 // replaced or removed stays as it was for those who have it open.
 REFX_API void require_unchanged(const Source& source);
 
-// Checks the contents of every tensor of a loaded model now. Throws Error that names the record.
+// Checks the contents of every tensor of a loaded model now, but for those that were detached.
+// Throws Error that names the record.
 REFX_API void check_contents(const Model& model);
 
 }  // namespace refx

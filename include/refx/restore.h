@@ -35,6 +35,8 @@ class REFX_API Restorer {
   void record(Step step);
   // The id that the next new step gets, which is greater than those of all steps.
   void set_next_step(std::uint32_t next);
+  // What the model was loaded from, where that keeps its originals elsewhere now.
+  void set_source(std::shared_ptr<const Source> source);
 
  private:
   Model& model_;

@@ -105,6 +105,10 @@ void Restorer::record(Step step) {
   StepStore(model_).add(std::make_shared<Step>(std::move(step)));
 }
 
+void Restorer::set_source(std::shared_ptr<const Source> source) {
+  ModelAccess::source(model_) = std::move(source);
+}
+
 void Restorer::set_next_step(std::uint32_t next) {
   const History& history = model_.history();
   if (next == 0 || next > limits::kStepId || (!history.empty() && next <= history.back().id.value))

@@ -11,6 +11,7 @@
 #include "edit/carry_back.h"
 #include "edit/step_store.h"
 #include "edit/transaction.h"
+#include "edit/undo_unread.h"
 #include "ir/content.h"
 #include "refx/error.h"
 #include "refx/validate.h"
@@ -39,11 +40,11 @@ std::string label(const Step& step) { return label(step.transformation, step.sit
 using Carried = std::unordered_map<StateId, at::TensorBase>;
 
 std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change,
-                                              const Carried& carried) {
+                                              const Carried& carried, bool unread) {
   if (!change.before) return nullptr;
   auto found = carried.find(change.id);
   if (found == carried.end()) {
-    require_content(change.before->tensor);
+    if (!unread) require_content(change.before->tensor);
     return change.before;
   }
   StateEntry entry = *change.before;
@@ -52,13 +53,14 @@ std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change,
 }
 
 // Writes what was before a step into the model.
-void write_back(Transaction& transaction, const Step& step, const ReverseOptions& options) {
+void write_back(Transaction& transaction, const Step& step, const ReverseOptions& options,
+                bool unread) {
   const Carried carried = carried_back(transaction.model(), step, options);
   for (auto it = step.edits.rbegin(); it != step.edits.rend(); ++it)
     std::visit(
         [&]<class T>(const Change<T>& change) {
           if constexpr (std::is_same_v<T, StateEntry>)
-            transaction.write(change.id, original_of(change, carried));
+            transaction.write(change.id, original_of(change, carried, unread));
           else
             transaction.write(change.id, change.before);
         },
@@ -101,12 +103,13 @@ std::vector<TensorStamp> stamps_of_originals(const Step& step) {
 // Everything a reversal does to the model, so that it can be taken back as a whole.
 class ReversalRun {
  public:
-  ReversalRun(Model& model, bool redoable)
+  ReversalRun(Model& model, bool redoable, bool unread)
       : transaction_(model),
         steps_(model),
         model_(model),
         first_new_(steps_.next_id()),
-        redoable_(redoable) {}
+        redoable_(redoable),
+        unread_(unread) {}
   ~ReversalRun() {
     if (!done_) take_back();
   }
@@ -162,7 +165,7 @@ class ReversalRun {
     // Mostly a step can be redone as it stands, and is not copied.
     const bool as_left = is_in_place(model_, step, &Change<StateEntry>::after);
     auto kept = redoable_ && !as_left ? for_redo(model_, step) : nullptr;
-    write_back(transaction_, step, options);
+    write_back(transaction_, step, options, unread_);
     removed_.push_back(steps_.remove(id));
     const bool shared = removed_.back().use_count() > 1;
     if (redoable_ && as_left && (shared || !is_in_place(model_, step, &Change<StateEntry>::before)))
@@ -213,7 +216,7 @@ class ReversalRun {
   std::vector<StepPtr> earlier_;                  // what could be redone before
   StepStore::Leftovers leftovers_;                // of both
   StepId first_new_;                              // of the steps that are applied again
-  bool redoable_, made_way_ = false, done_ = false;
+  bool redoable_, unread_, made_way_ = false, done_ = false;
 };
 
 // Every node that a step, or a step it builds on, wrote; but for those steps that were seen.
@@ -267,13 +270,11 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
   }
 }
 
-}  // namespace
-
 Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& options,
-              const Reapply& reapply) {
+              const Reapply& reapply, bool unread) {
   if (options.dependents == Dependents::refuse && !plan.dependents.empty()) refuse(model, plan);
   Reversal result;
-  ReversalRun run(model, options.redoable);
+  ReversalRun run(model, options.redoable, unread);
   run.undo_all(plan, options);
   result.reversed.assign(plan.asked.rbegin(), plan.asked.rend());
   if (options.dependents == Dependents::reapply && !plan.dependents.empty()) {
@@ -285,6 +286,17 @@ Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& opti
   }
   run.finish();
   return result;
+}
+
+}  // namespace
+
+Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& options,
+              const Reapply& reapply) {
+  return undo(model, plan, options, reapply, false);
+}
+
+void undo_unread(Model& model, const ReversalPlan& plan, const ReverseOptions& options) {
+  undo(model, plan, options, {}, true);
 }
 
 bool redo(Model& model) {

@@ -6,6 +6,7 @@
 #include <ATen/core/TensorBase.h>
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -42,14 +43,20 @@ class Content {
   bool provided_ = false;
 };
 
-c10::Storage storage_of(std::shared_ptr<Content> content);
-// The content behind a tensor's storage; null if that is ordinary memory.
+c10::Storage storage_of(std::shared_ptr<Content> content, c10::Device device = c10::kCPU);
+// The content behind a storage; null if that is ordinary memory.
+Content* content_of(const c10::Storage& storage);
 Content* content_of(const at::TensorBase& tensor);
 
 void let_go_content(const at::TensorBase& tensor);
 
+// Tells one content from another, not against an adversary.
+using ContentHash = std::array<std::uint64_t, 2>;
 // Of the values, whatever the strides.
-std::array<std::uint64_t, 2> content_hash(const at::TensorBase& tensor);
+ContentHash content_hash(const at::TensorBase& tensor);
+
+// Of all tensors; those that are tied are one piece of memory.
+std::int64_t bytes_of(const State& state);
 
 // The version counter, which every in-place write advances. 0 for tensors that do not keep one.
 std::uint32_t version_of(const at::TensorBase& tensor);

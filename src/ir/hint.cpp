@@ -24,6 +24,8 @@ std::string to_string(Hint hint) {
       return "a fixed processor frequency";
     case Hint::allow_ops:
       return "allow_ops with its name, or its namespace's, lets it run";
+    case Hint::base:
+      return "attach() brings it back from where it still is";
   }
   return "";
 }

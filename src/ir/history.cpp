@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/dependence.h"
+#include "ir/detached.h"
 #include "refx/error.h"
 #include "refx/model.h"
 #include "util/did_you_mean.h"
@@ -22,7 +23,7 @@ std::size_t Step::bytes() const {
   std::size_t total = 0;
   for (const Edit& edit : edits)
     if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
-      total += change->before->tensor.nbytes();
+      if (!detached_in(change->before->tensor)) total += change->before->tensor.nbytes();
   return total;
 }
 

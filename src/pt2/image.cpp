@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/content.h"
+#include "ir/detached.h"
 #include "pt2/json.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/write_program.h"
@@ -69,6 +69,7 @@ Blob Image::bytes_of(const at::TensorBase& tensor) {
   if (!written_.count(key))
     if (const Record* record = source_.storages->record_of(tensor.storage()))
       return Blob{.memory = {}, .archive = source_.archive, .record = record};
+  if (detached_in(tensor)) return {};  // of an original: the history says what it was
   require_content(tensor);
   at::Tensor bytes(tensor);
   if (!tensor.is_cpu()) bytes = at::Tensor(bytes_in(tensor.storage())).cpu();

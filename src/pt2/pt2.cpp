@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/content.h"
+#include "ir/detached.h"
 #include "pt2/check_shown.h"
 #include "pt2/history_file.h"
 #include "pt2/read_file.h"
@@ -134,8 +134,7 @@ Model read_file(const std::shared_ptr<Pt2Source>& source, bool history) {
 }
 
 Model load(const std::string& path, const LoadOptions& options) {
-  auto source = std::make_shared<Pt2Source>();
-  source->archive = Archive::open(path);
+  auto source = std::make_shared<Pt2Source>(Archive::open(path));
   source->allowed = options.allow_ops;
   check_kind(*source->archive);
   Model model = read_file(source, options.history);
@@ -145,17 +144,20 @@ Model load(const std::string& path, const LoadOptions& options) {
 }
 
 void require_unchanged(const Source& source) {
-  if (const auto* file = dynamic_cast<const Pt2Source*>(&source))
-    file->archive->require_unchanged();
+  const auto* file = dynamic_cast<const Pt2Source*>(&source);
+  if (!file) return;
+  file->archive->require_unchanged();
+  for (const auto& base : file->bases) require_unchanged(*base);
 }
 
 void save(const Model& model, const std::string& path) {
   const Pt2Source& source = source_of(model);
+  require_unchanged(source);
   if (is_original(model, source))
-    if (const auto skeleton = source.original_skeleton()) {
-      require_unchanged(source);
+    if (const auto skeleton = source.original_skeleton())
       return write_original(source, *skeleton, path);
-    }
+  for (StateId id : model.state())
+    if (detached_in(model.state().tensor(id))) require_content(model.state().tensor(id));
   Image image(model, source);
   if (!model.history().empty()) add_history(image, model, source);
   write(image, source, path);
@@ -166,7 +168,7 @@ void check_contents(const Model& model) {
   for (const Step& step : model.history())
     for (const Edit& edit : step.edits)
       if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
-        require_content(change->before->tensor);
+        if (!detached_in(change->before->tensor)) require_content(change->before->tensor);
 }
 
 }  // namespace refx

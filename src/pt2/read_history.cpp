@@ -4,7 +4,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "ir/content.h"
+#include "ir/detached.h"
 #include "ir/devices.h"
 #include "ir/piece.h"
 #include "pt2/dom_json.h"
@@ -106,13 +106,29 @@ class HistoryReader::Impl {
         original.blob = {.memory = {}, .archive = source_.archive, .record = &record};
         original.record.size = record.size;
       } else {
-        original.content = slice(get_in<std::uint64_t>(item, "storage"));
+        const std::string& of = original.record.name;
+        if (!of.starts_with(kWeights) && !of.starts_with(kConstants))
+          throw Error(fmt::format("'{}' is no tensor, and not kept as it was", of));
+        const auto away = find_in<dom::element>(item, "detached");
+        original.content = away ? detached(*away) : slice(get_in<std::uint64_t>(item, "storage"));
         original.record.size = original.content->size();
       }
       source_.records.push_back(std::move(original));
     });
     source_.skeleton = archive_.find("refx/skeleton");
     source_.noted_fingerprint = find_in<std::string_view>(root_, "original").value_or("");
+  }
+
+  // A storage whose contents the file does not have.
+  std::shared_ptr<Content> detached(const dom::element& item) {
+    if (format_ < 2) throw Error("detached tensors are of format 2");
+    const auto bytes = get_in<std::uint64_t>(item, "bytes");
+    if (bytes == 0 || bytes > limits::kDetachedBytes - detached_)
+      throw Error(fmt::format("a tensor of {} bytes was not detached", bytes));
+    detached_ += bytes;
+    return std::make_shared<Detached>(text_in(item, "name"),
+                                      read_dtype(get_in<dom::element>(item, "dtype")), bytes,
+                                      hash(text_in(item, "hash")));
   }
 
   // A storage that is part of a tensor, as the file holds it.
@@ -151,16 +167,19 @@ class HistoryReader::Impl {
     for (const Mutation& mutation : model.mutations()) mutated_.insert(mutation.target);
     list("steps", [&](const dom::element& item) { restorer.apply(step(model, item)); });
     restorer.set_next_step(small(get_in<std::uint64_t>(root_, "next_step"), "next_step"));
+    for (StateId id : model.state())
+      if (detached_in(model.state().tensor(id)))
+        throw Error(fmt::format("'{}' was detached, and is still used", model.state()[id].name));
   }
 
  private:
   void parse() {
     const std::string_view text = archive_.read(archive_.at(kHistory));
     root_ = parse_strict(parser_, text);
-    const auto format = get_in<std::int64_t>(root_, "format");
-    if (format != 1)
-      throw Error(
-          fmt::format("it has format {}, this refx reads format 1; use a newer refx", format));
+    format_ = get_in<std::int64_t>(root_, "format");
+    if (format_ < 1 || format_ > 2)
+      throw Error(fmt::format("it has format {}, this refx reads formats 1 and 2; use a newer refx",
+                              format_));
     for (const dom::element& item : get_in<dom::array>(root_, "tensors")) tensors_.push_back(item);
     for (const dom::element& item : get_in<dom::array>(root_, "storages"))
       storages_.push_back(item);
@@ -279,8 +298,8 @@ class HistoryReader::Impl {
     return step;
   }
 
-  static std::array<std::uint64_t, 2> hash(const std::string& text) {
-    std::array<std::uint64_t, 2> out = {};
+  static ContentHash hash(const std::string& text) {
+    ContentHash out = {};
     const char* half = text.data() + kHashDigits / 2;
     const char* end = text.data() + text.size();
     if (text.size() != kHashDigits || std::from_chars(half, end, out[0], 16).ptr != end ||
@@ -383,6 +402,8 @@ class HistoryReader::Impl {
     entry->kind = named(kStateKinds, text_in(item, "kind"), "kind of tensor");
     entry->persistent = get_in<bool>(item, "persistent");
     entry->tensor = tensor(get_in<std::uint64_t>(item, "tensor"));
+    if (detached_in(entry->tensor))
+      throw Error(fmt::format("a step uses '{}', which was detached", entry->name));
     return entry;
   }
 
@@ -407,7 +428,7 @@ class HistoryReader::Impl {
     } else if (const auto original = find_in<std::string_view>(item, "original")) {
       if (!source_.original(*original))
         throw Error(fmt::format("there was no record '{}' in the original", *original));
-      storage = source_.storages->of_original(std::string(*original));
+      storage = source_.storage_of_original(*original);
     } else {
       storage = storage_of(slice(index));
     }
@@ -443,6 +464,7 @@ class HistoryReader::Impl {
   Pt2Source& source_;
   const Archive& archive_;
   bool parsed_ = false;
+  std::int64_t format_ = 0;
   dom::parser parser_;
   dom::element root_;
   Trail trail_;
@@ -455,6 +477,7 @@ class HistoryReader::Impl {
   std::unordered_map<std::uint64_t, at::TensorBase> made_tensors_;
   std::unordered_map<std::uint64_t, c10::Storage> made_storages_;
   std::uint64_t sliced_ = 0, stored_ = 0;  // bytes of all slices so far, and of all records
+  std::uint64_t detached_ = 0;             // of all detached tensors so far
 };
 
 HistoryReader::HistoryReader(Pt2Source& source) : impl_(std::make_unique<Impl>(source)) {}

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "ir/content.h"
+#include <unordered_set>
+
+#include "ir/detached.h"
 #include "ir/devices.h"
 #include "pt2/storages.h"
 #include "pt2/stored_tensor.h"
@@ -44,6 +46,15 @@ class StateReader {
                 [&](const StoredState& stored) { entry(document, stored, folder); });
   }
 
+  // To be called at the end.
+  void check_detached() const {
+    for (const auto& original : source_.records)
+      if (const auto* detached = dynamic_cast<const Detached*>(original.content.get()))
+        if (!named_.count(detached))
+          throw Error(fmt::format("{}: record '{}' was detached, and '{}' is not in it",
+                                  source_.path(), original.record.name, detached->name()));
+  }
+
  private:
   void entry(JsonDocument& document, const StoredState& stored, std::string_view folder) {
     const std::string& name = stored.name;
@@ -69,13 +80,14 @@ class StateReader {
     state.persistent = what != StateRole::other_buffer;
     text.opaque = stored.pickled || !meta || meta->type.layout != c10::kStrided ||
                   !has_device(meta->type.device);
+    if (record->content) check_content(document, *record->content, stored, text.opaque);
     if (text.opaque) {
       state.tensor = stand_in(meta ? &*meta : nullptr);
     } else {
       if (const std::string why = why_outside(*meta, record->record.size); !why.empty())
         document.fail(why);
-      const c10::Storage stored = source_.storages->of_original(text.record);
-      state.tensor = tensor_in(source_.storages->on(meta->type.device, stored), *meta);
+      const c10::Storage storage = source_.storage_of_original(text.record);
+      state.tensor = tensor_in(source_.storages->on(meta->type.device, storage), *meta);
     }
     const StateId id = editor_.add_state(std::move(state));
     text.entry = editor_.state().pointer(id);
@@ -83,9 +95,21 @@ class StateReader {
     source_.state[id.value] = std::move(text);
   }
 
+  // What a record holds that the file has in another form.
+  void check_content(const JsonDocument& document, const Content& content,
+                     const StoredState& stored, bool opaque) {
+    if (opaque) document.fail(fmt::format("record '{}' is not kept as it was", stored.record));
+    const auto* detached = dynamic_cast<const Detached*>(&content);
+    if (!detached) return;
+    if (detached->dtype() != stored.meta->type.dtype)
+      document.fail(fmt::format("record '{}' was detached with another dtype", stored.record));
+    if (detached->name() == stored.name) named_.insert(detached);
+  }
+
   Pt2Source& source_;
   Editor& editor_;
   const StateRoles& roles_;
+  std::unordered_set<const Content*> named_;  // detached ones that are what they say
 };
 
 }  // namespace
@@ -118,6 +142,7 @@ void read_state(Pt2Source& source, Editor& editor, const StateRoles& roles) {
   StateReader reader(source, editor, roles);
   reader.config(kWeightsConfig, kWeights);
   reader.config(kConstantsConfig, kConstants);
+  reader.check_detached();
 }
 
 }  // namespace refx

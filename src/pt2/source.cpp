@@ -9,8 +9,15 @@
 namespace refx {
 
 const Pt2Source::OriginalRecord* Pt2Source::original(std::string_view name) const {
-  auto it = record_index.find(name);
+  auto it = record_index.find(std::string(name));
   return it == record_index.end() ? nullptr : &records[it->second];
+}
+
+c10::Storage Pt2Source::storage_of_original(std::string_view name) const {
+  const OriginalRecord* found = original(name);
+  REFX_CHECK(found, fmt::format("no record '{}'", name));
+  return found->content ? storages->of_content(found->content)
+                        : storages->of_record(*found->blob.record);
 }
 
 std::string_view Pt2Source::text(std::string_view record) const {

@@ -24,6 +24,9 @@ namespace refx {
 // the origin, so that whatever is still the same is written as it was read.
 class Pt2Source final : public Source {
  public:
+  explicit Pt2Source(std::shared_ptr<const Archive> file)
+      : archive(std::move(file)), storages(std::make_shared<Storages>(archive)) {}
+
   const std::string& path() const override { return archive->path(); }
   std::string_view input_spec() const override { return in_spec; }
   std::string_view output_spec() const override { return out_spec; }
@@ -43,10 +46,11 @@ class Pt2Source final : public Source {
     std::shared_ptr<Content> content;  // … or what makes them
   };
   const OriginalRecord* original(std::string_view name) const;
+  c10::Storage storage_of_original(std::string_view name) const;
 
   std::shared_ptr<const Archive> archive;
   std::vector<OriginalRecord> records;  // in file order
-  std::unordered_map<std::string_view, std::size_t> record_index;
+  std::unordered_map<std::string, std::size_t> record_index;
   bool whole = false;                // the archive is the original itself
   const Record* skeleton = nullptr;  // the original's skeleton, in an archive with a history
   // Of the file that was first transformed, as the history noted it; empty in files of earlier
@@ -56,7 +60,9 @@ class Pt2Source final : public Source {
   std::string fingerprint_of_original() const;
   // Null if the original cannot be written byte for byte (its weights were trained since).
   std::optional<std::string> original_skeleton() const;
-  std::unique_ptr<Storages> storages = std::make_unique<Storages>(*this);
+  std::shared_ptr<Storages> storages;
+  // Files from which originals were attached.
+  std::vector<std::shared_ptr<const Source>> bases;
 
   // Parts of models/model.json, brackets included, in the order in which they stand there.
   struct Parts {

@@ -6,8 +6,7 @@
 #include <cstring>
 
 #include "archive/mapping.h"
-#include "ir/content.h"
-#include "pt2/source.h"
+#include "ir/detached.h"
 #include "pt2/stored_tensor.h"
 #include "refx/error.h"
 
@@ -71,14 +70,14 @@ c10::Storage mapped(const std::shared_ptr<const Archive>& archive, const Record&
 
 c10::Storage Storages::unshared(const Record& record) {
   auto [it, is_new] = unshared_.try_emplace(record.name);
-  if (is_new) it->second = mapped(source_.archive, record, 1);
+  if (is_new) it->second = mapped(archive_, record, 1);
   return it->second;
 }
 
 c10::Storage Storages::of_record(const Record& record) {
   auto [it, is_new] = of_record_.try_emplace(record.name);
   if (!is_new) return it->second;
-  it->second = mapped(source_.archive, record, 0);
+  it->second = mapped(archive_, record, 0);
   records_[it->second.unsafeGetStorageImpl()] = &record;
   return it->second;
 }
@@ -87,6 +86,8 @@ c10::Storage Storages::on(c10::Device device, const c10::Storage& storage) {
   if (device == storage.device()) return storage;
   auto [it, is_new] = moved_.try_emplace({storage.unsafeGetStorageImpl(), device.index()});
   if (!is_new) return it->second;
+  if (Detached* detached = detached_in(storage))
+    return it->second = storage_of(detached->shared_from_this(), device);
   const at::Tensor bytes = bytes_in(storage);
   require_content(bytes);
   it->second = bytes.to(device).storage();
@@ -100,13 +101,11 @@ const Record* Storages::record_of(const c10::Storage& storage) const {
   return it == records_.end() ? nullptr : it->second;
 }
 
-c10::Storage Storages::of_original(const std::string& name) {
-  const auto* original = source_.original(name);
-  REFX_CHECK(original, "no record '" + name + "'");
-  if (!original->content) return of_record(*original->blob.record);
-  auto [it, is_new] = of_content_.try_emplace(name);
-  if (is_new) it->second = storage_of(original->content);
-  return it->second;
+c10::Storage Storages::of_content(const std::shared_ptr<Content>& content) {
+  auto [it, is_new] = of_content_.try_emplace(content.get());
+  if (!is_new) return it->second;
+  const auto detached = std::dynamic_pointer_cast<Detached>(content);
+  return it->second = detached ? storage_of(detached, c10::kCPU) : storage_of(content);
 }
 
 }  // namespace refx

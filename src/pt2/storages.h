@@ -14,25 +14,25 @@
 namespace refx {
 
 class Content;
-class Pt2Source;
 
 // The memory behind records of a file: one storage for each, however many tensors are in it.
 class Storages {
  public:
-  explicit Storages(const Pt2Source& source) : source_(source) {}
+  explicit Storages(std::shared_ptr<const Archive> archive) : archive_(std::move(archive)) {}
 
-  c10::Storage of_record(const Record& record);  // of the source's archive
+  c10::Storage of_record(const Record& record);  // of the archive
   // The same bytes in memory of their own: what is written to the other is not seen here.
   c10::Storage unshared(const Record& record);
-  c10::Storage of_original(const std::string& record);  // wherever that is kept now
+  c10::Storage of_content(const std::shared_ptr<Content>& content);
   // The same bytes on this device, copied there once; the storage itself if it is there already.
   c10::Storage on(c10::Device device, const c10::Storage& storage);
   // The record that the storage was made of; null for any other memory.
   const Record* record_of(const c10::Storage& storage) const;
 
  private:
-  const Pt2Source& source_;
-  std::unordered_map<std::string, c10::Storage> of_record_, of_content_, unshared_;
+  std::shared_ptr<const Archive> archive_;
+  std::unordered_map<std::string, c10::Storage> of_record_, unshared_;
+  std::unordered_map<const Content*, c10::Storage> of_content_;
   std::unordered_map<const void*, const Record*> records_;
   std::map<std::pair<const void*, int>, c10::Storage> moved_;  // by the index of the device
 };

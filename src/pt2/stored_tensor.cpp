@@ -63,6 +63,13 @@ at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta) {
   return tensor;
 }
 
+at::TensorBase tensor_in(const c10::Storage& storage, const at::TensorBase& like) {
+  at::Tensor tensor =
+      over(storage, like.scalar_type(), like.sizes(), like.strides(), like.storage_offset());
+  if (like.requires_grad()) tensor.set_requires_grad(true);
+  return tensor;
+}
+
 at::TensorBase bytes_in(const c10::Storage& storage) {
   return over(storage, at::kByte, {static_cast<std::int64_t>(storage.nbytes())}, {1}, 0);
 }

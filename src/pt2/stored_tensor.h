@@ -12,6 +12,9 @@ std::string why_outside(const TensorMeta& meta, std::uint64_t bytes);
 // A tensor over a storage that holds it.
 at::TensorBase tensor_in(const c10::Storage& storage, const TensorMeta& meta);
 
+// The same tensor over another storage, of the same size.
+at::TensorBase tensor_in(const c10::Storage& storage, const at::TensorBase& like);
+
 // All bytes of a storage.
 at::TensorBase bytes_in(const c10::Storage& storage);
 

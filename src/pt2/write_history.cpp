@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cstring>
-
-#include "ir/content.h"
-#include "ir/piece.h"
+#include "ir/detached.h"
 #include "pt2/history_file.h"
 #include "pt2/json.h"
+#include "pt2/slices.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/value_json.h"
 #include "refx/error.h"
@@ -16,48 +14,27 @@ namespace refx {
 
 namespace {
 
-const void* key_of_storage(const at::TensorBase& tensor) {
-  return tensor.storage().unsafeGetStorageImpl();
-}
-
-// A tensor that fills its storage, in order: its bytes are the storage's.
-bool fills_storage(const at::TensorBase& tensor) {
-  return tensor.defined() && !tensor.is_meta() && tensor.is_cpu() && tensor.is_contiguous() &&
-         tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
-}
-
-std::string hex(const std::array<std::uint64_t, 2>& hash) {
-  return fmt::format("{:016x}{:016x}", hash[1], hash[0]);
-}
-
-bool same_bits(const at::TensorBase& whole, const Piece& piece, const at::TensorBase& part) {
-  require_content(whole);
-  require_content(part);
-  if (whole.scalar_type() != part.scalar_type() || !whole.is_cpu()) return false;
-  if (!fits(piece, whole, part)) return false;
-  const at::Tensor slice =
-      at::Tensor(whole).detach().narrow(piece.dim, piece.start, piece.length).contiguous();
-  return slice.nbytes() == part.nbytes() &&
-         (part.nbytes() == 0 || std::memcmp(slice.const_data_ptr(),
-                                            at::Tensor(part).const_data_ptr(), part.nbytes()) == 0);
-}
+std::string hex(const ContentHash& hash) { return fmt::format("{:016x}{:016x}", hash[1], hash[0]); }
 
 class HistoryWriter {
  public:
   HistoryWriter(Image& image, const Model& model, const Pt2Source& source)
-      : image_(image), model_(model), source_(source), origin_(original_of(model)) {}
+      : image_(image),
+        model_(model),
+        source_(source),
+        origin_(original_of(model)),
+        slices_(find_slices(model)) {}
 
   void write() {
     const std::string fits =
         fit_of(image_.find(kModelRecord)->memory, image_.find(kWeightsConfig)->memory,
                image_.find(kConstantsConfig)->memory);
-    find_slices();
     const std::string records = original_records();
     const std::string steps = this->steps();
     const std::string places = this->places();
     std::string out;
     JsonList root(out, '{', '}');
-    root.key("format") += "1";
+    root.key("format") += detached_.empty() ? "1" : "2";
     append_json(root.key("fits"), fits);
     root.key("next_step") += std::to_string(model_.history().back().id.value + 1);
     if (!fingerprint_.empty()) append_json(root.key("original"), fingerprint_);
@@ -79,34 +56,6 @@ class HistoryWriter {
   // ---- tensors
   // ------------------------------------------------------------------------------------
 
-  struct SliceOf {
-    at::TensorBase whole;
-    Piece piece;
-    std::size_t size;
-    std::array<std::uint64_t, 2> hash;
-  };
-
-  // Originals that are still there as parts of what a step made of them.
-  void find_slices() {
-    for (const Step& step : model_.history()) {
-      std::unordered_map<StateId, const Change<StateEntry>*> changes;
-      for (const Edit& edit : step.edits)
-        if (const auto* change = std::get_if<Change<StateEntry>>(&edit))
-          changes.emplace(change->id, change);
-      for (const Piece& piece : step.pieces) {
-        if (!piece.part) continue;
-        const auto& whole = changes.at(piece.whole)->after;
-        const auto& part = changes.at(piece.part)->before;
-        if (!whole || !part || !fills_storage(part->tensor)) continue;
-        if (same_bits(whole->tensor, piece, part->tensor))
-          slices_.try_emplace(
-              key_of_storage(part->tensor),
-              SliceOf{whole->tensor, piece, part->tensor.nbytes(), content_hash(part->tensor)});
-        let_go_content(part->tensor);
-      }
-    }
-  }
-
   std::size_t storage(const at::TensorBase& tensor) {
     const void* key = key_of_storage(tensor);
     if (auto it = storage_index_.find(key); it != storage_index_.end()) return it->second;
@@ -125,12 +74,18 @@ class HistoryWriter {
     return storage_index_[key] = storages_.size() - 1;
   }
 
-  std::string slice_text(const SliceOf& slice) {
+  std::string slice_text(const StorageSlice& slice) {
     const std::size_t whole = this->tensor(slice.whole);
     return fmt::format(
         "{{\"whole\": {}, \"dim\": {}, \"start\": {}, \"length\": {}, \"bytes\": {}, \"hash\": "
         "\"{}\"}}",
         whole, slice.piece.dim, slice.piece.start, slice.piece.length, slice.size, hex(slice.hash));
+  }
+
+  static std::string detached_text(const Detached& detached) {
+    return fmt::format("{{\"name\": {}, \"dtype\": {}, \"bytes\": {}, \"hash\": \"{}\"}}",
+                       json_quoted(detached.name()), static_cast<int>(detached.dtype()),
+                       detached.size(), hex(detached.hash()));
   }
 
   std::size_t tensor(const at::TensorBase& tensor) {
@@ -175,7 +130,10 @@ class HistoryWriter {
   void map_original_storages(F&& record_of) {
     for (StateId id : origin_.state()) {
       const at::TensorBase& tensor = origin_.state().tensor(id);
-      if (!tensor.is_meta()) original_storage_.try_emplace(key_of_storage(tensor), record_of(id));
+      if (tensor.is_meta()) continue;
+      const auto& [key, name] =
+          *original_storage_.try_emplace(key_of_storage(tensor), record_of(id)).first;
+      if (const Detached* detached = detached_in(tensor)) detached_[name] = detached;
     }
     for (const auto& [key, name] : original_storage_) storage_of_record_[name] = key;
   }
@@ -183,18 +141,22 @@ class HistoryWriter {
   std::string original_record(const std::string& name, const Blob& blob,
                               const Pt2Source::OriginalRecord* original) {
     std::string where;
+    const auto detached = detached_.find(name);
     const Blob* now = image_.find(name);
     auto storage = storage_of_record_.find(name);
     auto slice =
         storage == storage_of_record_.end() ? slices_.end() : slices_.find(storage->second);
     Blob bytes = blob;
-    if (original && original->content && (now || slice == slices_.end())) {
+    if (original && original->content && detached == detached_.end() &&
+        (now || slice == slices_.end())) {
       original->content->require();
       bytes = Blob{.memory = {static_cast<const char*>(original->content->data()),
                               original->content->size()},
                    .archive = nullptr};
     }
-    if (now && surely_same(*now, bytes)) {
+    if (detached != detached_.end()) {
+      where = "\"detached\": " + detached_text(*detached->second);
+    } else if (now && surely_same(*now, bytes)) {
       where = fmt::format("\"record\": {}", json_quoted(name));
     } else if (slice != slices_.end()) {
       storages_.push_back(slice_text(slice->second));
@@ -401,9 +363,10 @@ class HistoryWriter {
   const Model& model_;
   const Pt2Source& source_;
   Model origin_;
-  std::unordered_map<const void*, SliceOf> slices_;
+  Slices slices_;
   std::unordered_map<const void*, std::string> original_storage_;
   std::unordered_map<std::string, const void*> storage_of_record_;
+  std::unordered_map<std::string, const Detached*> detached_;  // by record
   std::unordered_map<const void*, std::size_t> storage_index_, tensor_index_;
   std::vector<std::string> storages_, tensors_;
   std::size_t kept_ = 0;

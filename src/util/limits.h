@@ -56,6 +56,10 @@ inline constexpr std::size_t kIndexParts = 64;
 inline constexpr int kNesting = 100;
 // Ids of steps have 32 bits; the upper half is left for steps to come.
 inline constexpr std::uint32_t kStepId = 1u << 31;
+// Originals that a file is without, together: no file has as much.
+inline constexpr std::uint64_t kDetachedBytes = 1ull << 50;
+// The header of a .safetensors file, in bytes: as its own library has it.
+inline constexpr std::uint64_t kTensorHeader = 100'000'000;
 // Originals that are kept as slices are copied out when they are needed: so many times the file.
 inline constexpr std::uint64_t kSlicesOfFile = 200;
 

@@ -11,6 +11,7 @@
 #include "json_tree.h"
 #include "kit.h"
 #include "mutate_json.h"
+#include "refx/detach.h"
 #include "refx/original.h"
 
 namespace refx::testing {
@@ -232,6 +233,18 @@ void use(const Model& model, const Folder& folder) {
     reverse_all(copy);
     save(copy, folder / "back.pt2");
   });
+  try_to([&] {
+    Model copy = model;
+    attach(copy, "tests/data/pt2/convolutions.pt2");
+    reverse_all(copy);
+    save(copy, folder / "back.pt2");
+  });
+  try_to([&] {
+    Model copy = model;
+    detach(copy);
+    save(copy, folder / "slim.pt2");
+    load(folder / "slim.pt2");
+  });
   try_to([&] { check_contents(model); });
   try_to([&] {
     save(model, folder / "saved.pt2");
@@ -244,8 +257,9 @@ TEST(CraftedHistory, AnyIsAnErrorOrAHistory) {
   const int cases = asked ? std::atoi(asked) : 30;
   const char* from = std::getenv("REFX_FUZZ_SEED");
   int accepted = 0;
-  for (const char* name : {"encoder.all", "encoder.sittings", "convolutions.all", "tied.all",
-                           "encoder-trained.merged", "bfloat16.all"}) {
+  for (const char* name :
+       {"encoder.all", "encoder.sittings", "convolutions.all", "convolutions.slim", "tied.all",
+        "encoder-trained.merged", "bfloat16.all"}) {
     Copies copies("tests/data/pt2/" + std::string(name) + ".pt2");
     const Json whole = copies.history();
     for (int seed = from ? std::atoi(from) : 0, end = seed + cases; seed < end; ++seed) {

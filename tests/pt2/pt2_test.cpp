@@ -15,9 +15,9 @@
 #include "cli/program.h"
 #include "kit.h"
 #include "property.h"
+#include "pt2/small_file.h"
 #include "refx/diff.h"
 #include "refx/original.h"
-#include "refx/registry.h"
 #include "refx/reverse.h"
 
 namespace refx::testing {
@@ -25,26 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Pt2 : public ::testing::Test {
+class Pt2 : public SmallFile {
  protected:
-  void SetUp() override {
-    const char* models = std::getenv("REFX_MODELS");
-    if (!models || !fs::exists(models)) GTEST_SKIP() << "REFX_MODELS is not a folder";
-    fs::copy_file(fs::path(models) / "small.pt2", file("small.pt2"));
-  }
-
-  std::string file(const std::string& name) const { return folder_ / name; }
-
   void write(const std::string& name, const std::string& bytes) const {
     std::ofstream(file(name), std::ios::binary) << bytes;
-  }
-
-  // A model with a step of every transformation that has a site in it.
-  Model rewritten() const {
-    Model model = load(file("small.pt2"));
-    for (const auto& transformation : registry()) (*transformation)(model);
-    EXPECT_GE(model.history().size(), 3u);
-    return model;
   }
 
   // Everything that can be seen of the model in the file, or nothing if it is refused.
@@ -88,8 +72,6 @@ class Pt2 : public ::testing::Test {
       ASSERT_FALSE(seen("damaged.pt2")) << "cut at " << length;
     }
   }
-
-  Folder folder_;
 };
 
 TEST_F(Pt2, AnUntouchedModelIsSavedAsTheSameFile) {
