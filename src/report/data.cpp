@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <unordered_set>
 
+#include "archive/archive.h"
+#include "ir/content.h"
+#include "refx/error.h"
 #include "refx/original.h"
 #include "refx/source.h"
 #include "refx/text.h"
+#include "refx/tune.h"
 #include "report/both_graphs.h"
 #include "util/json_writer.h"
 
@@ -37,28 +40,38 @@ std::string member(const char* name, const std::string& json) {
 // ---- summary -----------------------------------------------------------------------------------
 
 struct Size {
-  explicit Size(const Model& model) : nodes(model.graph().size()), tensors(model.state().size()) {
-    std::unordered_set<const void*> storages;  // tied tensors are one piece of memory
-    for (StateId id : model.state()) {
-      const at::TensorBase& tensor = model.state()[id].tensor;
-      if (!tensor.has_storage() || storages.insert(tensor.storage().unsafeGetStorageImpl()).second)
-        bytes += tensor.nbytes();
-    }
-  }
+  explicit Size(const Model& model)
+      : nodes(model.graph().size()),
+        tensors(model.state().size()),
+        bytes(static_cast<std::size_t>(bytes_of(model.state()))) {}
   std::string json() const {
     return "{" + member("nodes", std::to_string(nodes)) + "," +
            member("tensors", std::to_string(tensors)) + "," +
            member("bytes", std::to_string(bytes)) + "}";
   }
-  std::size_t nodes, tensors, bytes = 0;
+  std::size_t nodes, tensors, bytes;
 };
+
+// Of the records that only undo needs; 0 if the file is gone.
+std::uint64_t history_bytes(const std::string& path) {
+  std::uint64_t bytes = 0;
+  try {
+    const auto archive = Archive::open(path);
+    for (const Record& record : archive->records())
+      if (record.name.starts_with("refx/")) bytes += record.size;
+  } catch (const Error&) {
+    return 0;
+  }
+  return bytes;
+}
 
 std::string file_json(const Model& model) {
   if (!model.source()) return "null";
   std::error_code unknown;
   const auto bytes = std::filesystem::file_size(model.source()->path(), unknown);
   return "{" + member("name", json_string(file_name(model))) + "," +
-         member("bytes", unknown ? "null" : std::to_string(bytes)) + "}";
+         member("bytes", unknown ? "null" : std::to_string(bytes)) + "," +
+         member("history", std::to_string(history_bytes(model.source()->path()))) + "}";
 }
 
 // ---- history -----------------------------------------------------------------------------------
@@ -205,6 +218,8 @@ std::string page_data(const Model& model, const ReportOptions& options, const st
       ",\n" + member("before", Size(original).json()) + "," + member("after", Size(model).json()) +
       ",\n" + member("verification", result_json(options.verification, options.not_verified)) +
       ",\n" + member("benchmark", result_json(options.benchmark, options.not_benchmarked)) + ",\n" +
+      member("sensitivity", options.sensitivity ? to_json(*options.sensitivity) : "null") + ",\n" +
+      member("tuning", options.tuning ? to_json(*options.tuning) : "null") + ",\n" +
       member("steps", packed(steps, [](const std::string& step) { return step; })) + ",\n" +
       member("nodes", graph_json(graphs)) + ",\n" +
       member("strings",

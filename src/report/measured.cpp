@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "refx/error.h"
@@ -32,6 +33,26 @@ Measured<Result> measured(const char* what, bool wanted, const Model& model,
   }
 }
 
+// What verify() found lossy steps in is worth a run for each of them, and for those that were taken
+// back.
+std::optional<Sensitivity> measured_sensitivity(const Model& model, const Measure& measure,
+                                                const MeasuredReportOptions& options,
+                                                std::vector<std::string>& notes) {
+  SensitivityOptions how{.reversed = true, .measure = measure};
+  for (const TransformationPtr& transformation : options.transformations)
+    if (!transformation->preserves_computation()) how.transformations.push_back(transformation);
+  const auto lossy = [](const Step& step) { return is_lossy(step); };
+  if (!options.verify || (how.transformations.empty() &&
+                          std::none_of(model.history().begin(), model.history().end(), lossy)))
+    return {};
+  try {
+    return sensitivity(model, how);
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("no sensitivity: {}", error.what()));
+    return {};
+  }
+}
+
 }  // namespace
 
 MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options) {
@@ -45,6 +66,7 @@ MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& 
   const auto timed = measured<Benchmark>("bench", options.bench, model, result.notes, [&] {
     return bench(model, {.measure = measure, .per_step = options.per_step});
   });
+  const auto sensitive = measured_sensitivity(model, measure, options, result.notes);
   if (verified.result && verified.result->answer() == Answer::fail)
     result.notes.push_back("the model differs from its original: see the page");
   if (verified.result && verified.result->answer() == Answer::cannot_tell)
@@ -53,6 +75,8 @@ MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& 
   result.html = report(model, {.title = options.title,
                                .verification = verified.result ? &*verified.result : nullptr,
                                .benchmark = timed.result ? &*timed.result : nullptr,
+                               .sensitivity = sensitive ? &*sensitive : nullptr,
+                               .tuning = options.tuning,
                                .not_verified = verified.why_not,
                                .not_benchmarked = timed.why_not});
   return result;

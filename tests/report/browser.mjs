@@ -131,6 +131,92 @@ const tests = {
     await done();
   },
 
+  async 'lossy steps are drawn in the order of the model'() {
+    const {page, done} = await open(join(pages, 'lossy.html'));
+    const {steps} = await page.evaluate(
+        () => JSON.parse(document.getElementById('data').textContent).sensitivity);
+    assert.equal(steps.length, 72);
+    const rows = await page.$$eval(
+        '[aria-label=Sensitivity] .loss[data-step]',
+        (all) => all.map((row) => ({
+                           id: Number(row.dataset.step),
+                           kind: row.getAttribute('class'),
+                           title: row.firstChild.textContent,
+                           width: row.querySelector('.bar').getBoundingClientRect().width,
+                           y: row.getBoundingClientRect().y,
+                         })));
+    assert.deepEqual(rows.map((row) => row.id), steps.map((step) => step.id));
+    assert.deepEqual(rows.map((row) => row.y), rows.map((row) => row.y).sort((a, b) => a - b));
+    // Longer bars for larger errors, as logarithms: equal ratios are equal lengths.
+    const byError = [...steps.keys()].sort((a, b) => steps[a].error - steps[b].error);
+    const [low, high] = [byError[0], byError.at(-1)];
+    const log = (i) => Math.log10(steps[i].error);
+    const unit = (rows[high].width - rows[low].width) / (log(high) - log(low));
+    assert.ok(unit > 20);
+    for (const i of byError)
+      assert.ok(Math.abs(rows[i].width - rows[low].width - unit * (log(i) - log(low))) < 1);
+    assert.deepEqual(
+        rows.filter((row) => / worst/.test(row.kind)).map((row) => row.id), [steps[high].id]);
+    assert.deepEqual(
+        rows.map((row) => /not-kept/.test(row.kind)), steps.map((step) => !step.in_model));
+    assert.ok(rows.some((row) => /not-kept/.test(row.kind)));
+    assert.match(rows[0].title, /<b>backbone<\/b>/);
+    assert.equal(await page.locator('[aria-label=Sensitivity] b').count(), 0);
+    // Names end where the bars begin, and begin on the page.
+    const names = await page.$$eval(
+        '[aria-label=Sensitivity] .loss .row',
+        (all) => all.map((e) => e.getBoundingClientRect().x));
+    const panel = await page.locator('[aria-label=Sensitivity]').boundingBox();
+    assert.ok(Math.min(...names) > panel.x);
+    const sizes = await page.$$eval(
+        '[aria-label=Size] .size', (all) => all.map((e) => Number(e.dataset.bytes)));
+    const data = await page.evaluate(() => JSON.parse(document.getElementById('data').textContent));
+    assert.deepEqual(sizes.slice(0, 2), [data.before.bytes, data.after.bytes]);
+    assert.ok(sizes[2] > 0);
+    await done();
+  },
+
+  async 'what tune tried is drawn, error against gain'() {
+    const {page, done} = await open(join(pages, 'lossy.html'));
+    const panel = '[aria-label="Error and gain"]';
+    const {tried} = await page.evaluate(
+        () => JSON.parse(document.getElementById('data').textContent).tuning.within);
+    const dots =
+        await page.$$eval(`${panel} .attempt`, (all) => all.map((e) => ({
+                                                                  x: Number(e.getAttribute('cx')),
+                                                                  y: Number(e.getAttribute('cy')),
+                                                                  kind: e.getAttribute('class'),
+                                                                  title: e.textContent
+                                                                })));
+    const order = (values) => [...values.keys()].sort((a, b) => values[a] - values[b]);
+    assert.equal(dots.length, 4);
+    assert.deepEqual(order(dots.map((d) => d.x)), order(tried.map((a) => a.error)));
+    assert.deepEqual(order(dots.map((d) => -d.y)), order(tried.map((a) => a.gain)));
+    assert.deepEqual(dots.map((d) => /good/.test(d.kind)), tried.map((a) => a.good));
+    // All but the one that another beats in both.
+    assert.deepEqual(dots.map((d) => /best/.test(d.kind)), [true, false, true, true]);
+    const corners = (await page.getAttribute(`${panel} polyline`, 'points')).split(' ');
+    assert.deepEqual(
+        corners.map((c) => c.split(',').map(Number)), [3, 2, 0].map((i) => [dots[i].x, dots[i].y]));
+    const budget = Number(await page.getAttribute(`${panel} .budget`, 'x1'));
+    assert.ok(dots[2].x < budget && budget < dots[1].x);
+    assert.match(dots[0].title, /72 places: error 3\.1e-2, saves 4\.20 ms; refused/);
+    assert.match(await page.textContent(`${panel} .note`), /9\.3e-3 .* budget is 1\.0e-2/);
+    await done();
+  },
+
+  async 'a lossy model of the program'() {
+    const small = join(scratch, 'small.pt2'), html = join(scratch, 'small.html');
+    execFileSync(
+        program, ['apply', join(models, 'small.pt2'), 'store-linear-int8', '-q', '-o', small]);
+    execFileSync(program, ['report', small, '--no-bench', '-q', '-o', html]);
+    const {page, done} = await open(html);
+    assert.match(await page.textContent('[aria-label=Verification] .verdict'), /as it is meant to/);
+    assert.ok(await page.locator('[aria-label=Sensitivity] .loss.kept .bar').count() > 0);
+    assert.match(await page.textContent('[aria-label=Size] .note'), /of them for undo/);
+    await done();
+  },
+
   async 'a verdict that cannot be given'() {
     const {page, done} = await open(join(pages, 'unsure.html'));
     assert.match(await page.textContent('[aria-label=Verification] .verdict'), /^Cannot tell/);

@@ -171,6 +171,29 @@ TEST(ReportData, HasResultsOrSaysWhyNot) {
   EXPECT_EQ(without.root()["benchmark"]["missing"].get_string().value(), "no operator foo");
 }
 
+TEST(ReportData, HasTheSensitivityOfItsLossyStepsAndOfThoseTakenBack) {
+  const Model model = testing::lossy_encoder();
+  const std::size_t kept = model.history().size();
+  const Sensitivity sensitive = sensitivity(model, {.reversed = true});
+  const Data data(model, {.sensitivity = &sensitive});
+  const auto steps = data.root()["sensitivity"]["steps"].get_array().value();
+  EXPECT_EQ(steps.size(), 72u);
+  std::size_t in_model = 0;
+  for (const auto step : steps) in_model += step["in_model"].get_bool().value() ? 1 : 0;
+  EXPECT_EQ(in_model, kept);
+  EXPECT_LT(kept, 72u);
+  EXPECT_TRUE(Data(model).root()["sensitivity"].is_null());
+}
+
+TEST(ReportData, SaysWhatOfTheFileIsForUndo) {
+  const auto of_undo = [](const std::string& name) {
+    const std::string path = "tests/data/pt2/" + name;
+    return Data(load(path)).root()["file"]["history"].get_int64().value();
+  };
+  EXPECT_EQ(of_undo("encoder.pt2"), 0);
+  EXPECT_GT(of_undo("encoder.all.pt2"), 1000);
+}
+
 TEST(ReportData, NamesTheFileWithoutItsFolders) {
   testing::FakeSource source;
   source.file = "/somewhere/private/model.pt2";

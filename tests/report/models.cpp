@@ -17,9 +17,9 @@ TypePtr shape(std::vector<Dim> sizes) {
 
 class Encoder {
  public:
-  Model build(int layers) {
+  Model build(int layers, const std::string& path = "encoder.layer") {
     NodeId x = b.input("x", shape({2, 3, 4}));
-    for (int i = 0; i < layers; ++i) x = layer(x, fmt::format("encoder.layer.{}", i));
+    for (int i = 0; i < layers; ++i) x = layer(x, fmt::format("{}.{}", path, i));
     return b.build(x);
   }
 
@@ -34,9 +34,11 @@ class Encoder {
     const NodeId weights = call("aten.softmax.int", {scaled, -1}, self);
     const NodeId mixed = call("aten.matmul.default", {weights, v}, self, shape({2, 3, 4}));
     const NodeId out = linear(mixed, path + ".attention.output.dense");
-    const NodeId sum = call("aten.add.Tensor", {out, x}, path + ".attention.output");
+    const NodeId sum =
+        call("aten.add.Tensor", {out, x}, path + ".attention.output", shape({2, 3, 4}));
     const NodeId up = linear(sum, path + ".intermediate.dense");
-    const NodeId act = call("aten.gelu.default", {up}, path + ".intermediate.act");
+    const NodeId act =
+        call("aten.gelu.default", {up}, path + ".intermediate.act", shape({2, 3, 4}));
     const NodeId down = linear(act, path + ".output.dense");
     return call("aten.add.Tensor", {down, sum}, path + ".output", shape({2, 3, 4}));
   }
@@ -64,6 +66,14 @@ Model rewritten_encoder(int layers) {
   Model model = Encoder().build(layers);
   apply(model, MergeLinears());
   apply(model, ChangeTrueDivToMulByInverse());
+  return model;
+}
+
+Model lossy_encoder() {
+  at::manual_seed(0);
+  Model model = Encoder().build(12, "model.text_encoder.transformer.<b>backbone</b>.layers");
+  find_transformation("store-linear-int8")(model);
+  reverse(model, model.history().select("*layers.3.*dense*"));
   return model;
 }
 
@@ -118,6 +128,18 @@ Benchmark some_benchmark() {
     b.steps.push_back(
         {StepId(id), "merge-linears", fmt::format("encoder.layer.{}", id), b.contest});
   return b;
+}
+
+Tuning some_tuning() {
+  Tuning t;
+  WithinBudget& within = t.budget.emplace();
+  within.budget = 0.01;
+  within.error = 0.0093;
+  within.tried = {{.places = 72, .error = 0.031, .gain = 0.0042},
+                  {.places = 55, .error = 0.0118, .gain = 0.0030},
+                  {.places = 50, .error = 0.0091, .gain = 0.0031, .good = true},
+                  {.places = 12, .error = 0.002, .gain = 0.0008, .good = true}};
+  return t;
 }
 
 }  // namespace refx::testing

@@ -62,6 +62,10 @@ TEST(ReportPages, AreWritten) {
                     .answer = Answer::cannot_tell,
                     .problem = "too close"}}}};
   write("unsure.html", testing::rewritten_encoder(3), {.title = "Unsure", .verification = &unsure});
+  const Model lossy = testing::lossy_encoder();
+  const Sensitivity sensitive = sensitivity(lossy, {.reversed = true});
+  const Tuning tuning = testing::some_tuning();
+  write("lossy.html", lossy, {.title = "Lossy", .sensitivity = &sensitive, .tuning = &tuning});
   write("large.html", testing::rewritten_encoder(850), {});
   write("flat.html", testing::chain(20000), {});
   write("odd.html", testing::parse_filled(R"(

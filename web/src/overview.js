@@ -1,5 +1,8 @@
 import {benchView} from './bench.js';
 import {h} from './dom.js';
+import {frontierView} from './frontier.js';
+import {sensitivityView} from './sensitivity.js';
+import {sizesView} from './sizes.js';
 import {verifyView} from './verify.js';
 import {amount, count} from './words.js';
 
@@ -75,7 +78,7 @@ const RESULTS = {
 };
 
 export const showOverview = (section, data, open) => {
-  const {before, after, steps, verification, benchmark} = data;
+  const {before, after, steps, verification, benchmark, sensitivity, tuning} = data;
   const kept = steps.reduce((sum, step) => sum + step.bytes, 0);
   section.append(
       h('div', {class: 'cards'},
@@ -90,8 +93,12 @@ export const showOverview = (section, data, open) => {
             benchmark.missing ? '' : benchmark.contest.speed)),
       h('div', {class: 'panels'},
         h('div', {class: 'column'}, panel('Verification', ...verifyView(verification)),
+          sensitivity && panel('Sensitivity', ...sensitivityView(sensitivity)),
           panel('Operators', operatorTable(data.nodes))),
-        h('div', {class: 'column'}, panel('Speed', ...benchView(benchmark)),
+        h('div', {class: 'column'},
+          tuning?.within && panel('Error and gain', ...frontierView(tuning.within)),
+          before.bytes !== after.bytes && panel('Size', ...sizesView(data)),
+          panel('Speed', ...benchView(benchmark)),
           panel('Steps by transformation', stepTable(steps, open.history)))),
       h('footer', {class: 'quiet'}, `Made by refx ${data.version}`));
 };

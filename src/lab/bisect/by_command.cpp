@@ -6,10 +6,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "refx/bisect.h"
 #include "refx/error.h"
 #include "refx/pt2.h"
+#include "refx/tune.h"
+#include "util/printable.h"
 #include "util/shell_word.h"
 
 namespace refx {
@@ -71,6 +74,20 @@ int run_in_shell(const std::string& line) {
   return status;
 }
 
+// The last line with something in it, as a number.
+double last_number(const fs::path& path, const std::string& command) {
+  std::ifstream file(path);
+  std::string line, last;
+  while (std::getline(file, line))
+    if (line.find_first_not_of(" \t\r") != line.npos) last = line;
+  char* end = last.data();
+  const double number = std::strtod(last.c_str(), &end);
+  if (end == last.data() || std::string_view(end).find_first_not_of(" \t\r") != last.npos)
+    throw Error(fmt::format("the last line that `{}` prints must be a number, not '{}'", command,
+                            printable(last)));
+  return number;
+}
+
 Verdict verdict_of(int status, const std::string& command) {
   const auto fail = [&](const std::string& why) {
     throw Error(fmt::format("the check `{}` {}; 0 is good, 125 skip, 1 to 124 bad", command, why));
@@ -89,17 +106,47 @@ Verdict verdict_of(int status, const std::string& command) {
 
 }  // namespace
 
-Check by_command(std::string command) {
-  if (command.find("{}") == command.npos)
-    throw Error(
-        fmt::format("the check `{}` must say with {{}} where the model's path goes", command));
-  return [command = std::move(command),
-          folder = std::make_shared<TemporaryFolder>()](const Model& form) {
-    const std::string path = (folder->path() / "model.pt2").string();
+namespace {
+
+// A command of the shell that takes the path of a form.
+class Command {
+ public:
+  explicit Command(std::string text) : text_(std::move(text)) {
+    if (text_.find("{}") == text_.npos)
+      throw Error(
+          fmt::format("the check `{}` must say with {{}} where the model's path goes", text_));
+  }
+
+  // Its output is a message, not the result …
+  Verdict operator()(const Model& form) const { return run(form, "1>&2"); }
+  // … unless it ends in a number.
+  Opinion score(const Model& form, double at_least) const {
+    const fs::path output = folder_->path() / "output";
+    if (run(form, "1>" + shell_word(output.string())) != Verdict::good) return {false, {}};
+    const double number = last_number(output, text_);
+    return {number >= at_least, number};
+  }
+
+ private:
+  Verdict run(const Model& form, const std::string& redirection) const {
+    const std::string path = (folder_->path() / "model.pt2").string();
     save(form, path);
-    // Its output is a message, not the result.
-    const std::string line = fmt::format("( {}\n) 1>&2", with_path(command, path));
-    return verdict_of(run_in_shell(line), command);
+    return verdict_of(run_in_shell(fmt::format("( {}\n) {}", with_path(text_, path), redirection)),
+                      text_);
+  }
+
+  std::string text_;
+  std::shared_ptr<TemporaryFolder> folder_ = std::make_shared<TemporaryFolder>();
+};
+
+}  // namespace
+
+Check by_command(std::string command) { return Command(std::move(command)); }
+
+AskAbout ask_command(std::string command, std::optional<double> at_least) {
+  return [at_least, command = Command(std::move(command))](const Model& form) -> Opinion {
+    if (at_least) return command.score(form, *at_least);
+    return {command(form) == Verdict::good, {}};
   };
 }
 

@@ -10,16 +10,19 @@
 #include <set>
 
 #include "exec/policy.h"
+#include "ir/content.h"
 #include "lab/bench/clock.h"
 #include "lab/bench/contest.h"
 #include "lab/run/machine.h"
 #include "lab/run/on_device.h"
 #include "lab/run/run_once.h"
 #include "lab/run/sized_inputs.h"
-#include "lab/tune/place.h"
+#include "lab/tune/budget.h"
+#include "lab/tune/classes.h"
 #include "lab/tune/ranks.h"
 #include "lab/tune/trials.h"
 #include "refx/error.h"
+#include "refx/original.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
 #include "transforms/apply.h"
@@ -39,18 +42,6 @@ std::string text_of(const Moves& moves) { return fmt::format("{}", fmt::join(mov
 std::string ratio_of(const Contest& c) {
   return fmt::format("{} ({:.3f}x, {:.3f} .. {:.3f})", to_string(c.speed), c.ratio, c.low, c.high);
 }
-
-// Places that are alike, the first of which is measured.
-struct Class {
-  std::vector<const Place*> places;
-  std::vector<c10::IValue> values;  // what the first one takes
-  SiteClass result;
-
-  const Moves* chosen() const {
-    return result.chosen < 0 ? nullptr
-                             : &result.trials[static_cast<std::size_t>(result.chosen)].moves;
-  }
-};
 
 class Tuner {
  public:
@@ -76,10 +67,12 @@ class Tuner {
     if (!measure_classes()) {
       tuning_.decided = false;
     } else {
-      decide(start, result);
+      decide(start, form, result);
       if (ranks_) ranks_->publish("decision", "made");
     }
     for (Class& c : classes_) tuning_.classes.push_back(std::move(c.result));
+    tuning_.bytes_before = bytes_of(input_.state());
+    tuning_.bytes_after = bytes_of(result.state());
     return std::move(tuning_);
   }
 
@@ -273,13 +266,19 @@ class Tuner {
     const std::vector<Form> forms = runnable_forms(c);
     if (forms.empty()) return;
     const MakeRunner alone = runs_of(forms[0].model, c.values);
+    const std::int64_t bytes = bytes_of(forms[0].model.state());
     for (std::size_t i = 1; i < forms.size(); ++i) {
       const Moves& moves = forms[i].moves;
       progress(fmt::format("{}: {}", c.places[0]->site, text_of(moves)),
                static_cast<double>(i - 1) / static_cast<double>(forms.size()));
-      const Trial* known = trials_->find(c.result.key, moves);
-      Trial trial = known ? *known : tried(moves, alone, runs_of(forms[i].model, c.values));
-      if (!known) lines_ += trials_->add(c.result.key, trial) + "\n";
+      Trial trial{.moves = moves};
+      if (const Trial* known = trials_->find(c.result.key, moves)) {
+        trial = *known;
+      } else if (options_.prefer == Prefer::speed) {
+        trial = tried(moves, alone, runs_of(forms[i].model, c.values));
+        lines_ += trials_->add(c.result.key, trial) + "\n";
+      }
+      trial.saved = bytes - bytes_of(forms[i].model.state());
       c.result.trials.push_back(std::move(trial));
     }
   }
@@ -291,16 +290,33 @@ class Tuner {
                  .seconds = kPlacePart * options_.measure.seconds,
                  .seed = options_.measure.seed,
                  .progress = [this](double) { progress(std::string(what_), part_); }});
-    return {moves, c.before.median, c.after.median, c.ratio, c.low, c.high, c.speed, false};
+    return {moves, c.before.median, c.after.median, c.ratio, c.low, c.high, c.speed};
   }
 
   // ---- deciding --------------------------------------------------------------------------------
 
-  void decide(const Model& start, Model& result) {
-    for (Class& c : classes_) choose(c);
-    const MakeRunner as_given = whole(input_);
+  void decide(const Model& start, const Model& form, Model& result) {
+    if (errors_count())
+      choose_within_budget(start, form);
+    else
+      for (Class& c : classes_) choose(c);
     Model best = with_chosen(start);
     if (steps_of(best) == steps_of(input_)) return;
+    const std::string why_not =
+        options_.prefer == Prefer::size ? why_not_smaller(best) : why_not_faster(start, best);
+    if (!why_not.empty()) {
+      leave_all("the whole model gains nothing by it: " + why_not);
+    } else if (const std::string wrong = differs(best); !wrong.empty()) {
+      leave_all("the whole model gives something else with it: " + wrong);
+    } else {
+      tuning_.changed = true;
+      result = std::move(best);
+    }
+  }
+
+  // The result that is the fastest.
+  std::string why_not_faster(const Model& start, Model& best) {
+    const MakeRunner as_given = whole(input_);
     tuning_.proof = prove("the whole model", as_given, whole(best));
     if (tuning_.proof.speed == Speed::faster) {
       drop_what_hurts(start, best);
@@ -311,30 +327,73 @@ class Tuner {
           any_chosen() ? prove("the whole model again", as_given, whole(best)) : tuning_.proof;
     }
     const bool pays = tuning_.proof.speed == Speed::faster && steps_of(best) != steps_of(input_);
-    if (!pays) {
-      leave_all(fmt::format("the whole model gains nothing by it: {}", ratio_of(tuning_.proof)));
-    } else if (const std::string wrong = differs(best); !wrong.empty()) {
-      leave_all("the whole model gives something else with it: " + wrong);
-    } else {
-      tuning_.changed = true;
-      result = std::move(best);
-    }
+    return pays ? "" : ratio_of(tuning_.proof);
+  }
+
+  std::string why_not_smaller(const Model& best) {
+    const std::int64_t before = bytes_of(input_.state()), after = bytes_of(best.state());
+    if (after >= before) return fmt::format("{} bytes instead of {}", after, before);
+    tuning_.proof = prove("the whole model", whole(input_), whole(best));
+    return "";
+  }
+
+  bool errors_count() const {
+    return options_.ask || options_.budget > 0 || options_.prefer == Prefer::size ||
+           std::any_of(all_.begin(), all_.end(), is_lossy_transformation);
+  }
+
+  // Its steps say so, too.
+  static bool is_lossy_transformation(const TransformationPtr& t) {
+    Step step;
+    step.parameters = t->parameters();
+    return is_lossy(step);
+  }
+
+  void choose_within_budget(const Model& start, const Model& form) {
+    progress("the original", 0);
+    Model original = original_of(input_);
+    HeldOut inputs = hold_out(original, given_, options_.more_inputs, options_.measure);
+    if (!inputs.note.empty()) tuning_.notes.push_back(inputs.note);
+    budget_ = std::make_unique<BudgetedChoice>(
+        Budget{options_, all_, on_device(original, device_), form, start, std::move(inputs),
+               [this](const std::string& what) { progress(what, 0); }},
+        classes_);
+    budget_->choose();
+    tuning_.budget = budget_->result();
+    for (Class& c : classes_)
+      for (int pick : c.picks) c.result.chosen = std::max(c.result.chosen, pick);
   }
 
   void leave_all(const std::string& why) {
     for (Class& c : classes_)
-      if (c.chosen()) c.result.why = "left: " + why;
-    for (Class& c : classes_) c.result.chosen = -1;
+      if (c.any_picked()) leave(c, why);
+  }
+
+  static void leave(Class& c, const std::string& why) {
+    c.pick_everywhere(-1);
+    c.result.chosen = -1;
+    for (SiteChoice& choice : c.result.choices) choice.chosen = -1;
+    c.result.why = "left: " + why;
   }
 
   // What is wrong with the result, if anything.
   std::string differs(const Model& best) {
-    const bool exact = std::all_of(all_.begin(), all_.end(),
-                                   [](const auto& t) { return t->preserves_computation(); });
-    if (!exact) return "";
     progress("comparing results", 1);
+    if (budget_) {
+      const bool good = budget_->proves(on_device(best, device_), best);
+      tuning_.budget = budget_->result();
+      if (!good && options_.budget > 0 && tuning_.budget->error > options_.budget)
+        return fmt::format("its error is {:.2g}, the budget {:.2g}", tuning_.budget->error,
+                           options_.budget);
+      if (!good) return "it will not do, as was asked";
+    }
+    const bool exact = std::all_of(all_.begin(), all_.end(), [](const auto& t) {
+      return t->preserves_computation() || is_lossy_transformation(t);
+    });
+    if (!exact) return "";
+    const bool lossy = std::any_of(best.history().begin(), best.history().end(), is_lossy);
     const Verification verification =
-        verify(best, {.against = &input_,
+        verify(best, {.against = lossy ? nullptr : &input_,
                       .measure = {.inputs = given_, .threads = 0, .seed = options_.measure.seed}});
     tuning_.verdict = verification.answer();
     if (tuning_.verdict == Answer::cannot_tell)
@@ -352,92 +411,60 @@ class Tuner {
   // The way that is surely the fastest; a shorter one if there are equals.
   static void choose(Class& c) {
     const std::vector<Trial>& trials = c.result.trials;
+    int& best = c.result.chosen;
     for (std::size_t i = 0; i < trials.size(); ++i) {
       if (trials[i].speed != Speed::faster) continue;
-      const int best = c.result.chosen;
       if (best < 0 || trials[i].low > trials[static_cast<std::size_t>(best)].low)
-        c.result.chosen = static_cast<int>(i);
+        best = static_cast<int>(i);
     }
-    if (const Moves* moves = c.chosen())
-      c.result.why = fmt::format("kept: {} pays", text_of(*moves));
+    c.pick_everywhere(best);
+    if (best >= 0)
+      c.result.why =
+          fmt::format("kept: {} pays", text_of(trials[static_cast<std::size_t>(best)].moves));
     else if (c.result.why.empty())
       c.result.why = "left: nothing that was tried is faster";
   }
 
-  bool any_chosen() const {
-    return std::any_of(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); });
+  std::ptrdiff_t chosen_classes() const {
+    return std::count_if(classes_.begin(), classes_.end(),
+                         [](const Class& c) { return c.any_picked(); });
   }
+  bool any_chosen() const { return chosen_classes() > 0; }
 
-  // The chosen moves of all places, or of those of one class.
   Model with_chosen(const Model& start, const Class* only = nullptr) const {
-    Model model = start;
-    std::unordered_map<NodeId, const Class*> owners;
-    std::size_t longest = 0;
-    for (const Class& c : classes_) {
-      if (!c.chosen() || (only && only != &c)) continue;
-      longest = std::max(longest, c.chosen()->size());
-      for (const Place* place : c.places)
-        for (NodeId id : place->core) owners[id] = &c;
-    }
-    for (std::size_t depth = 0; depth < longest; ++depth)
-      for (const TransformationPtr& t : all_) apply_at(model, *t, depth, owners);
-    return model;
-  }
-
-  static void apply_at(Model& model, const Transformation& t, std::size_t depth,
-                       std::unordered_map<NodeId, const Class*>& owners) {
-    const auto accept = [&](const Site& site) {
-      bool any = false;
-      for (NodeId id : site.nodes) {
-        const auto owner = owners.find(id);
-        if (owner == owners.end()) continue;
-        const Moves& moves = *owner->second->chosen();
-        if (depth >= moves.size() || moves[depth] != t.name()) return false;
-        any = true;
-      }
-      return any;
-    };
-    apply_sites(model, t, accept, [&](const Site& site, StepId id) {
-      const Class* owner = nullptr;
-      for (NodeId node : site.nodes)
-        if (const auto it = owners.find(node); it != owners.end()) owner = it->second;
-      for (NodeId node : model.history()[id].nodes) owners.emplace(node, owner);
-    });
+    return with_picks(start, classes_, all_, only).model;
   }
 
   // What pays by itself can still lose in the whole, where the next operator sees other strides.
   void drop_what_hurts(const Model& start, Model& best) {
-    if (std::count_if(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); }) <
-        2)
-      return;
+    if (chosen_classes() < 2) return;
     bool dropped = false;
     for (Class& c : classes_) {
-      if (!c.chosen()) continue;
-      const int chosen = std::exchange(c.result.chosen, -1);
+      if (!c.any_picked()) continue;
+      const std::vector<int> picks = c.picks;
+      c.pick_everywhere(-1);
       Model without = with_chosen(start);
       const Contest contest = prove("without " + c.result.sites[0], whole(best), whole(without));
       if (contest.speed == Speed::faster) {
-        c.result.why = fmt::format("left: the whole model is {} without it", ratio_of(contest));
+        leave(c, fmt::format("the whole model is {} without it", ratio_of(contest)));
         best = std::move(without);
         dropped = true;
       } else {
-        c.result.chosen = chosen;
+        c.picks = picks;
       }
     }
     if (dropped) tuning_.proof = prove("the whole model again", whole(input_), whole(best));
   }
 
   void one_by_one(const Model& start, const MakeRunner& as_given) {
-    const auto chosen =
-        std::count_if(classes_.begin(), classes_.end(), [](const Class& c) { return c.chosen(); });
+    const auto chosen = chosen_classes();
     for (Class& c : classes_) {
-      if (!c.chosen()) continue;
+      if (!c.any_picked()) continue;
       const Contest alone =
           chosen == 1 ? tuning_.proof
                       : prove("only " + c.result.sites[0], as_given, whole(with_chosen(start, &c)));
-      if (alone.speed == Speed::faster) continue;
-      c.result.chosen = -1;
-      c.result.why = fmt::format("left: with it alone the whole model is {}", ratio_of(alone));
+      if (alone.speed != Speed::faster)
+        leave(c, fmt::format("with it alone the whole model is {}", ratio_of(alone)));
     }
   }
 
@@ -469,9 +496,10 @@ class Tuner {
   std::vector<c10::IValue> inputs_;  // those, on the device
   std::optional<Trials> trials_;
   std::vector<Class> classes_;
-  std::string lines_;  // of the class just measured
-  std::string what_;   // is being done
-  double part_ = 0;    // of it that is done
+  std::unique_ptr<BudgetedChoice> budget_;  // where errors count
+  std::string lines_;                       // of the class just measured
+  std::string what_;                        // is being done
+  double part_ = 0;                         // of it that is done
   std::size_t done_ = 0, total_ = 1;
   Tuning tuning_;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lab/verify/judge.h"
+#include "lab/verify/words.h"
 #include "refx/verify.h"
 #include "util/columns.h"
 #include "util/printable.h"
@@ -23,7 +24,6 @@ std::string verdict(const OutputCheck& c) {
   }
   return "FAIL: " + c.problem;
 }
-std::string number(double value) { return value == 0 ? "0" : fmt::format("{:.1e}", value); }
 std::string percent(double part) {
   return part == 0 ? "0" : part < 1e-3 ? "<0.1%" : fmt::format("{:.1f}%", 100 * part);
 }
@@ -33,12 +33,12 @@ Row row_of(const OutputCheck& c) {
     return {c.path, c.type, "-", "equal", "-", "-", "equal", "-", percent(c.beyond), verdict(c)};
   return {c.path,
           c.type,
-          number(c.relative(c.meaning.error)),
-          number(c.relative(c.meaning.allowed)),
-          number(c.relative(c.original_error)),
-          number(c.relative(c.now.error)),
-          number(c.relative(c.now.allowed)),
-          number(c.l2),
+          short_number(c.relative(c.meaning.error)),
+          short_number(c.relative(c.meaning.allowed)),
+          short_number(c.relative(c.original_error)),
+          short_number(c.relative(c.now.error)),
+          short_number(c.relative(c.now.allowed)),
+          short_number(c.l2),
           percent(c.beyond),
           verdict(c)};
 }
@@ -63,15 +63,11 @@ std::string exact_steps_of(const std::vector<StepCheck>& steps) {
     const OutputCheck& worst = step.worst;
     if (!step.lossy)
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
-                      number(worst.relative(worst.meaning.error)),
-                      number(worst.relative(worst.now.error)), number(step.added_error), worst.path,
-                      verdict(worst)});
+                      short_number(worst.relative(worst.meaning.error)),
+                      short_number(worst.relative(worst.now.error)), short_number(step.added_error),
+                      worst.path, verdict(worst)});
   }
   return rows.size() == 1 ? "" : "\neach step by itself:\n" + columns(rows);
-}
-
-std::string decibels(double error) {
-  return error > 0 ? fmt::format("{:.1f}", -20 * std::log10(error)) : "-";
 }
 
 std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
@@ -82,8 +78,9 @@ std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
     const double error = loss(worst);
     if (step.lossy)
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
-                      number(error), decibels(error), number(worst.relative(worst.now.error)),
-                      number(step.in_the_whole), worst.path});
+                      short_number(error), decibels(error),
+                      short_number(worst.relative(worst.now.error)),
+                      short_number(step.in_the_whole), worst.path});
   }
   if (rows.size() == 1) return "";
   return "\nlossy steps, each by itself; in the whole: what the model's error is larger by with "
@@ -93,7 +90,7 @@ std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
 
 std::string describe(const Lossy& lossy) {
   return fmt::format(
-      "error {}, {}", number(lossy.error),
+      "error {}, {}", short_number(lossy.error),
       lossy.budget > 0 ? fmt::format("budget {:g}", lossy.budget) : "and no budget was given");
 }
 
@@ -101,12 +98,18 @@ std::string power_of(const std::vector<StepPower>& steps) {
   std::vector<Row> rows = {{"step", "transformation", "site", "noticed from"}};
   for (const StepPower& step : steps)
     rows.push_back({std::to_string(step.id.value), step.transformation, step.site,
-                    step.noticed ? number(*step.noticed) : "never"});
+                    step.noticed ? short_number(*step.noticed) : "never"});
   return "how small a wrong in what a step made is noticed, as a part of every number:\n" +
          columns(rows);
 }
 
 }  // namespace
+
+std::string short_number(double value) { return value == 0 ? "0" : fmt::format("{:.1e}", value); }
+
+std::string decibels(double error) {
+  return error > 0 ? fmt::format("{:.1f}", -20 * std::log10(error)) : "-";
+}
 
 std::string to_text(const Verification& v) {
   std::string text = fmt::format(

@@ -1,0 +1,240 @@
+#include "lab/tune/budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lab/run/forms.h"
+#include "lab/run/machine.h"
+#include "lab/run/on_device.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+constexpr std::size_t kAsked = 128, kAskedByPlace = 2;  // forms that are run
+constexpr std::size_t kAskedOfOthers = 16;              // about which somebody is asked
+
+std::vector<Inputs> all_of(const HeldOut& inputs, const Model& model) {
+  std::vector<Inputs> sets = inputs.choosing;
+  sets.insert(sets.end(), inputs.proof.begin(), inputs.proof.end());
+  for (Inputs& set : sets) set.values = on_device(set.values, to_device("", model));
+  return sets;
+}
+
+}  // namespace
+
+BudgetedChoice::BudgetedChoice(Budget budget, std::vector<Class>& classes)
+    : budget_(std::move(budget)),
+      classes_(classes),
+      loss_(budget_.original, all_of(budget_.inputs, budget_.original),
+            budget_.options.measure.seed) {
+  result_.budget = budget_.options.budget;
+  result_.prefer = budget_.options.prefer;
+  result_.chosen_on = describe(budget_.inputs.choosing);
+  result_.proven_on = describe(budget_.inputs.proof);
+}
+
+void BudgetedChoice::choose() {
+  find_candidates();
+  make_full_models();
+  measure_errors();
+  const bool asks = static_cast<bool>(budget_.options.ask);
+  Choice choice =
+      best_that_fits(candidates_, places_,
+                     {.fits = [this](const Choice& choice) { return fits(choice); },
+                      .budget = budget_.options.budget,
+                      .most_asked = asks ? kAskedOfOthers : kAsked + kAskedByPlace * places_});
+  repair(choice);
+  pick(choice);
+  explain(choice);
+}
+
+// ---- what can be done, and what it costs
+// ---------------------------------------------------------
+
+double BudgetedChoice::gain_of(const Trial& trial) const {
+  if (budget_.options.prefer == Prefer::size) return static_cast<double>(trial.saved);
+  return trial.speed == Speed::faster ? trial.before - trial.after : 0;
+}
+
+bool BudgetedChoice::approximates(const Trial& trial) const {
+  return std::any_of(trial.moves.begin(), trial.moves.end(), [&](const std::string& move) {
+    return std::any_of(budget_.all.begin(), budget_.all.end(), [&](const TransformationPtr& t) {
+      return t->name() == move && !t->preserves_computation();
+    });
+  });
+}
+
+void BudgetedChoice::find_candidates() {
+  for (std::size_t of_class = 0; of_class < classes_.size(); ++of_class) {
+    Class& c = classes_[of_class];
+    c.result.choices.assign(c.places.size(), {-1, std::vector<double>(c.result.trials.size(), 0)});
+    for (std::size_t place = 0; place < c.places.size(); ++place, ++places_)
+      for (std::size_t i = 0, rank = 0; i < c.result.trials.size(); ++i)
+        if (const double gain = gain_of(c.result.trials[i]); gain > 0) {
+          candidates_.push_back({places_, gain, 0});
+          where_.push_back({of_class, place, static_cast<int>(i), rank++});
+        }
+  }
+}
+
+// Computing what a rewrite makes of weights takes longer than taking others back.
+void BudgetedChoice::make_full_models() {
+  std::size_t ranks = 0;
+  for (const Where& where : where_) ranks = std::max(ranks, where.rank + 1);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    budget_.progress("rewriting every place");
+    for (Class& c : classes_) c.pick_everywhere(-1);
+    for (const Where& where : where_)
+      if (where.rank == rank) classes_[where.of_class].picks[where.place] = where.trial;
+    const std::vector<StepId> before = budget_.start.history().ids();
+    full_.push_back(
+        {with_picks(budget_.start, classes_, budget_.all), {before.begin(), before.end()}});
+  }
+}
+
+// Each by itself: one run.
+void BudgetedChoice::measure_errors() {
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Where& where = where_[i];
+    Class& c = classes_[where.of_class];
+    const auto trial = static_cast<std::size_t>(where.trial);
+    if (!approximates(c.result.trials[trial])) continue;
+    budget_.progress("the error of " + c.result.sites[where.place]);
+    candidates_[i].error = c.result.choices[where.place].errors[trial] =
+        error_alone(static_cast<int>(i), On::choosing);
+  }
+}
+
+// ---- forms
+// ---------------------------------------------------------------------------------------
+
+void BudgetedChoice::pick(const Choice& choice) {
+  for (Class& c : classes_) c.pick_everywhere(-1);
+  for (int position : choice) {
+    if (position < 0) continue;
+    const Where& where = where_[static_cast<std::size_t>(position)];
+    classes_[where.of_class].picks[where.place] = where.trial;
+  }
+}
+
+Model BudgetedChoice::form_of(const Choice& choice) {
+  pick(choice);
+  const auto rank_of = [&](int position) {
+    return where_[static_cast<std::size_t>(position)].rank;
+  };
+  const auto first = std::find_if(choice.begin(), choice.end(), [](int i) { return i >= 0; });
+  if (first == choice.end()) return budget_.start;
+  const bool alike = std::all_of(first, choice.end(),
+                                 [&](int i) { return i < 0 || rank_of(i) == rank_of(*first); });
+  if (alike) {
+    const Full& full = full_[rank_of(*first)];
+    std::set<StepId> kept = full.before;
+    for (const Class& c : classes_)
+      for (std::size_t i = 0; i < c.picks.size(); ++i) {
+        const auto steps = full.picked.steps.find(c.places[i]);
+        if (c.picks[i] >= 0 && steps != full.picked.steps.end())
+          kept.insert(steps->second.begin(), steps->second.end());
+      }
+    Model form = form_with(full.picked.model, kept);
+    if (form.history().size() == kept.size()) return form;
+  }
+  return with_picks(budget_.start, classes_, budget_.all).model;
+}
+
+// ---- judging
+// -------------------------------------------------------------------------------------
+
+double BudgetedChoice::error_of(const Model& form, On inputs) const {
+  const std::size_t held_out = budget_.inputs.choosing.size();
+  try {
+    return inputs == On::choosing
+               ? loss_.on(form, 0, held_out)
+               : loss_.on(form, held_out, held_out + budget_.inputs.proof.size());
+  } catch (const Error&) {
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
+double BudgetedChoice::error_alone(int position, On inputs) {
+  Choice alone(places_, -1);
+  alone[candidates_[static_cast<std::size_t>(position)].place] = position;
+  return error_of(form_of(alone), inputs);
+}
+
+bool BudgetedChoice::is_good(double error, const std::function<Model()>& as_given,
+                             Attempt& attempt) {
+  attempt.error = error;
+  attempt.good = budget_.options.budget == 0 || error <= budget_.options.budget;
+  if (attempt.good && budget_.options.ask) {
+    const Opinion opinion = budget_.options.ask(as_given());
+    attempt.good = opinion.good;
+    attempt.score = opinion.score;
+  }
+  return attempt.good;
+}
+
+bool BudgetedChoice::fits(const Choice& choice) {
+  budget_.progress("looking for the best within the budget");
+  Attempt attempt{.gain = refx::gain_of(candidates_, choice)};
+  attempt.places = static_cast<std::size_t>(
+      std::count_if(choice.begin(), choice.end(), [](int i) { return i >= 0; }));
+  const double error = error_of(form_of(choice), On::choosing);
+  is_good(
+      error, [&] { return with_picks(budget_.as_given, classes_, budget_.all).model; }, attempt);
+  result_.tried.push_back(attempt);
+  return attempt.good;
+}
+
+bool BudgetedChoice::proves(const Model& form, const Model& as_given) {
+  Attempt attempt;
+  const bool good = is_good(
+      error_of(form, On::proof), [&] { return as_given; }, attempt);
+  result_.error = attempt.error;
+  result_.score = attempt.score;
+  return good;
+}
+
+// On other inputs the errors are others.
+void BudgetedChoice::repair(Choice& choice) {
+  const auto fits = [&] {
+    budget_.progress("proving it on other inputs");
+    return error_of(form_of(choice), On::proof) <= budget_.options.budget;
+  };
+  if (budget_.options.budget == 0 || fits()) return;
+  std::vector<Candidate> there = candidates_;
+  for (int position : choice) {
+    if (position < 0) continue;
+    Candidate& candidate = there[static_cast<std::size_t>(position)];
+    if (candidate.error > 0) candidate.error = error_alone(position, On::proof);
+  }
+  for (int worst; (worst = worst_of(there, choice)) >= 0 && !fits();)
+    choice[there[static_cast<std::size_t>(worst)].place] = -1;
+}
+
+void BudgetedChoice::explain(const Choice& choice) {
+  for (int position : choice) {
+    if (position < 0) continue;
+    const Where& where = where_[static_cast<std::size_t>(position)];
+    classes_[where.of_class].result.choices[where.place].chosen = where.trial;
+  }
+  for (Class& c : classes_) {
+    const auto taken = std::count_if(c.picks.begin(), c.picks.end(), [](int i) { return i >= 0; });
+    const bool any = std::any_of(where_.begin(), where_.end(), [&](const Where& where) {
+      return &classes_[where.of_class] == &c;
+    });
+    if (taken > 0)
+      c.result.why = fmt::format("kept at {} of {}", taken, c.places.size());
+    else if (any)
+      c.result.why = "left: what would pay errs too much";
+    else if (c.result.why.empty())
+      c.result.why = budget_.options.prefer == Prefer::size
+                         ? "left: nothing that was tried is smaller"
+                         : "left: nothing that was tried is faster";
+  }
+}
+
+}  // namespace refx

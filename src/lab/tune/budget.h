@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+
+#include "lab/tune/choose.h"
+#include "lab/tune/classes.h"
+#include "lab/tune/held_out.h"
+#include "lab/verify/loss.h"
+
+namespace refx {
+
+// What errors may be made, and by whom they are judged.
+struct Budget {
+  const TuneOptions& options;
+  const std::vector<TransformationPtr>& all;
+  Model original;  // what errors are measured against …
+  Model start;     // … and what is rewritten, both where models are measured
+  Model as_given;  // the latter where the model is, for those who are asked
+  HeldOut inputs;
+  std::function<void(const std::string& what)> progress;
+};
+
+// Chooses for every place by itself, so that the whole stays within the budget.
+class BudgetedChoice {
+ public:
+  BudgetedChoice(Budget budget, std::vector<Class>& classes);
+
+  // Sets the picks of the classes.
+  void choose();
+  // Whether a form will do on the inputs that nothing was chosen on.
+  bool proves(const Model& form, const Model& as_given);
+  const WithinBudget& result() const { return result_; }
+
+ private:
+  struct Where {
+    std::size_t of_class, place;
+    int trial;
+    std::size_t rank;  // among the candidates of its place
+  };
+  // A model in which the candidates of one rank are taken everywhere.
+  struct Full {
+    Picked picked;
+    std::set<StepId> before;  // the steps that it begins with
+  };
+
+  void find_candidates();
+  double gain_of(const Trial& trial) const;
+  bool approximates(const Trial& trial) const;
+  void make_full_models();
+  void measure_errors();
+  void pick(const Choice& choice);
+  Model form_of(const Choice& choice);
+  // On the inputs to choose on, or on those that are held out; infinite for what does not run.
+  enum class On { choosing, proof };
+  double error_of(const Model& form, On inputs) const;
+  double error_alone(int position, On inputs);
+  bool fits(const Choice& choice);
+  void repair(Choice& choice);
+  bool is_good(double error, const std::function<Model()>& as_given, Attempt& attempt);
+  void explain(const Choice& choice);
+
+  Budget budget_;
+  std::vector<Class>& classes_;
+  LossOf loss_;  // on the inputs to choose on, then those that are held out
+  std::vector<Candidate> candidates_;
+  std::vector<Where> where_;  // of each candidate
+  std::size_t places_ = 0;
+  std::vector<Full> full_;  // by rank
+  WithinBudget result_;
+};
+
+}  // namespace refx

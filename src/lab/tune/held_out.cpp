@@ -1,0 +1,56 @@
+#include "lab/tune/held_out.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lab/run/run_once.h"
+#include "refx/error.h"
+
+namespace refx {
+
+namespace {
+
+constexpr std::size_t kPart = 3;         // one in so many is held out
+constexpr std::uint64_t kGenerated = 2;  // sets
+
+}  // namespace
+
+HeldOut hold_out(const Model& model, const Inputs& first, const std::vector<Inputs>& more,
+                 const Measure& measure) {
+  HeldOut result{{first}, {}, ""};
+  result.choosing.insert(result.choosing.end(), more.begin(), more.end());
+  if (!more.empty()) {
+    const std::size_t kept =
+        result.choosing.size() - std::max<std::size_t>(1, result.choosing.size() / kPart);
+    result.proof.assign(result.choosing.begin() + static_cast<std::ptrdiff_t>(kept),
+                        result.choosing.end());
+    result.choosing.resize(kept);
+    return result;
+  }
+  for (std::uint64_t i = 1; i <= kGenerated; ++i) {
+    const std::uint64_t seed = measure.seed + i;
+    try {
+      Inputs inputs{generated_inputs(model, seed, 0, measure.batch),
+                    fmt::format("generated with seed {}", seed)};
+      run_once(model, inputs.values, measure.seed);
+      result.proof.push_back(std::move(inputs));
+    } catch (const Error& error) {
+      result.note = fmt::format("the model does not run on generated inputs: {}", error.what());
+    }
+  }
+  if (!result.proof.empty()) {
+    result.note.clear();
+  } else {
+    result.note += "; so the result was proven on the inputs that it was chosen on: give others";
+    result.proof = result.choosing;
+  }
+  return result;
+}
+
+std::string describe(const std::vector<Inputs>& sets) {
+  std::vector<std::string> origins;
+  for (const Inputs& set : sets) origins.push_back(set.origin);
+  return fmt::format("{}", fmt::join(origins, ", "));
+}
+
+}  // namespace refx

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace refx {
+
+// Errors as people read them.
+std::string short_number(double value);  // "3.2e-07"
+std::string decibels(double error);      // "44.6"; "-" where there is no error
+
+}  // namespace refx
