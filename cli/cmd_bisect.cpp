@@ -29,7 +29,7 @@ std::string key_of(const BisectOptions& options) {
   stat(options.model.c_str(), &file);
   return fmt::format("{} {} {}.{} {} {} {} {} {}", fs::absolute(options.model).string(),
                      file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec, options.run,
-                     options.tolerance.value_or(-1), options.inputs,
+                     options.tolerance.value_or(-1), fmt::join(options.inputs, " "),
                      options.measure.threads.value_or(1), options.measure.seed);
 }
 

@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "refx/detach.h"
 #include "refx/diff.h"
 #include "refx/original.h"
 #include "util/json_writer.h"
@@ -66,7 +67,8 @@ void print_text(const std::string& before, const std::string& after, const Diffe
 }  // namespace
 
 int diff(const DiffOptions& options) {
-  const Model& first = open_model(options.model);
+  Model& first = open_model(options.model);
+  if (!options.base.empty()) attach(first, options.base);
   const bool own = options.other.empty();
   const Difference difference =
       own ? refx::diff(original_of(first), first) : refx::diff(first, open_model(options.other));

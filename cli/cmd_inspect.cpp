@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "refx/detach.h"
 #include "refx/executor.h"
 #include "refx/registry.h"
 #include "refx/text.h"
@@ -41,6 +42,7 @@ struct Summary {
     }
     if (m.source()) ranges = m.source()->ranges();
     refused = refused_ops(m);
+    away = detached(m);
     for (const auto& transformation : registry())
       if (lossy || transformation->preserves_computation())
         findings.emplace_back(transformation.get(), transformation->find(m));
@@ -52,6 +54,7 @@ struct Summary {
   Tensors state[3];
   std::map<std::string, Source::Range> ranges;
   std::vector<RefusedOp> refused;
+  std::vector<DetachedTensor> away;
   std::vector<std::pair<const Transformation*, Findings>> findings;
 };
 
@@ -123,6 +126,7 @@ void print_summary(const std::string& path, const Summary& s) {
   say("history: {}\n", steps == 0 ? "no steps"
                                   : fmt::format("{} (`refx log {}` lists them)",
                                                 count(steps, "step"), shell_word(path)));
+  if (!s.away.empty()) say("detached: {}\n", originals(s.away));
   print_model(s);
   print_findings(s);
 }
@@ -187,6 +191,8 @@ void print_json(const InspectOptions& options, const Summary& s) {
   Json json;
   json.object(Json::kLines).member("model", options.model);
   json.member("nodes", s.model.graph().size()).member("steps", s.model.history().size());
+  json.key("detached").object().member("tensors", s.away.size());
+  json.member("bytes", total_bytes(s.away)).end();
   write_inputs(json, s);
   write_state(json, s);
   write(json.key("operators"), s.counts);

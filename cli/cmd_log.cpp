@@ -7,7 +7,9 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "refx/detach.h"
 #include "refx/text.h"
+#include "summary.h"
 #include "util/json_writer.h"
 
 namespace refx::cli {
@@ -30,7 +32,7 @@ void print_json(const Model& model) {
     json.member("site", step.site).key("nodes").array();
     for (NodeId id : step.nodes) json.value(name_of(step, id));
     json.end().key("parameters").json(to_json(step.parameters));
-    json.member("bytes", step.bytes()).end();
+    json.member("bytes", step.bytes()).member("detached", total_bytes(detached(step))).end();
   }
   say_exactly(json.end().take());
 }
@@ -43,11 +45,17 @@ int log(const LogOptions& options) {
     print_json(model);
     return kDone;
   }
-  Table table({Table::right, Table::left, Table::left});
-  for (const Step& step : model.history())
-    table.row({std::to_string(step.id.value), step.transformation, step.site});
+  Table table({Table::right, Table::left, Table::left, Table::left});
+  for (const Step& step : model.history()) {
+    const std::vector<DetachedTensor> away = detached(step);
+    table.row({std::to_string(step.id.value), step.transformation, step.site,
+               away.empty() ? "" : originals(away) + " detached"});
+  }
   if (table.empty()) note(fmt::format("{} has no steps", options.model));
   say("{}", table.text());
+  if (const std::vector<DetachedTensor> away = detached(model); !away.empty())
+    note(fmt::format("{} detached: --base with the file that still has them brings them back",
+                     originals(away)));
   return kDone;
 }
 

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "refx/detach.h"
 #include "refx/error.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
@@ -99,7 +100,9 @@ int reverse(const ReverseOptions& options) {
   std::map<StepId, Report::Row> labels;
   for (const Step& step : model.history())
     labels.emplace(step.id, Report::Row{step.id, step.transformation, step.site, nullptr});
-  const Reversal reversal = refx::reverse(model, steps,
+  const ReversalPlan plan = plan_reversal(model, steps);
+  if (!options.base.empty()) attach(model, plan, options.base);
+  const Reversal reversal = refx::reverse(model, plan,
                                           {.dependents = options.refuse    ? Dependents::refuse
                                                          : options.cascade ? Dependents::cascade
                                                                            : Dependents::reapply,

@@ -85,7 +85,7 @@ void print_table(const std::string& origin, const std::vector<Summary>& all) {
 int run(const RunOptions& options) {
   const Model& model = load_to_run(options.model, options);
   Measure measure = options.measure;
-  measure.inputs = inputs_for(model, options.inputs, measure.seed);
+  take_inputs(measure, model, options.inputs);
   const RunResult result = run_on_copies(model, measure);
   std::vector<Summary> summaries;
   for (const Leaf& leaf : leaves(result.output)) summaries.push_back(summary_of(leaf));

@@ -14,7 +14,7 @@ int verify(const VerifyOptions& options) {
   const Model& model = load_to_run(options.model, options);
   refx::VerifyOptions how = options.how;
   if (!options.against.empty()) how.against = &load_to_run(options.against, options);
-  take_inputs(how.measure, model, options.inputs);
+  how.more_inputs = take_inputs(how.measure, model, options.inputs);
   Progress progress(0);
   how.measure.progress = progress.callback();
   const Verification result = refx::verify(model, how);

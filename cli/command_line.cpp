@@ -119,8 +119,14 @@ class CommandLine {
         ->type_name(kModel)
         ->option_text("OUT");
   }
+  // What a command has that needs originals.
+  void base(CLI::App* sub, std::string& to) {
+    model(sub, "--base", to,
+          "Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these")
+        ->option_text("BASE");
+  }
   // What a command has that runs a model.
-  void runs(CLI::App* sub, Runs& options, Measure& to) {
+  CLI::Option* runs(CLI::App* sub, Runs& options, Measure& to) {
     sub->footer(sub->get_footer() +
                 "\n\nIt runs the operators that the file names, but for those that touch files or "
                 "trust memory;\ndocs/security.md says what that means for files from others.");
@@ -128,20 +134,28 @@ class CommandLine {
                     "Run operators of this namespace, or this one (mylib.add), too; repeatable")
         ->option_text("NAME")
         ->allow_extra_args(false);
-    sub->add_option("--inputs", options.inputs,
-                    "(args, kwargs), or args, or a dict by name, by torch.save")
-        ->type_name(kTensors)
-        ->option_text("FILE");
+    auto* inputs = sub->add_option("--inputs", options.inputs,
+                                   "(args, kwargs), or args, or a dict by name, by torch.save")
+                       ->type_name(kTensors)
+                       ->option_text("FILE")
+                       ->expected(1);
     sub->add_option("--seed", to.seed, "For inputs that are generated, and random operators")
         ->option_text("N")
         ->check(CLI::NonNegativeNumber);
+    return inputs;
+  }
+  // Instead of one set of inputs any number.
+  static void several(CLI::Option* inputs) {
+    inputs->description(inputs->get_description() + "; repeatable")
+        ->expected(1, CLI::detail::expected_max_vector_size)
+        ->allow_extra_args(false);
   }
   void threads(CLI::App* sub, Measure& to, const char* what) {
     sub->add_option("--threads", to.threads, what)->option_text("N")->check(CLI::Range(0, 1024));
   }
   // Where, on what and how long times are measured.
-  void timed(CLI::App* sub, Runs& options, Measure& to) {
-    runs(sub, options, to);
+  CLI::Option* timed(CLI::App* sub, Runs& options, Measure& to) {
+    CLI::Option* inputs = runs(sub, options, to);
     sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
         ->option_text("N")
         ->check(positive);
@@ -151,6 +165,7 @@ class CommandLine {
     sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
         ->option_text("X")
         ->check(positive);
+    return inputs;
   }
   static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
                                const char* what) {
@@ -164,9 +179,11 @@ class CommandLine {
   LogOptions log_options;
   ReverseOptions reverse_options;
   DiffOptions diff_options;
+  DetachOptions detach_options;
   ForgetOptions forget_options;
   RunOptions run_options;
   VerifyOptions verify_options;
+  SensitivityOptions sensitivity_options;
   BenchOptions bench_options;
   TuneOptions tune_options;
   BisectOptions bisect_options;
@@ -209,6 +226,7 @@ void CommandLine::define_reading() {
             [this] { return diff(diff_options); });
   model(sub, "A", diff_options.model, "A .pt2 file")->required();
   model(sub, "B", diff_options.other, "Another one; without it, A's original is shown against A");
+  base(sub, diff_options.base);
   json(sub, diff_options.json);
 }
 
@@ -235,7 +253,8 @@ void CommandLine::define_writing() {
       add("reverse", "Take steps back and write the result",
           "  refx reverse fast.pt2 3 -o fast.pt2               a step, as `refx log` numbers them\n"
           "  refx reverse fast.pt2 merge-linears 'head.*' -o x.pt2\n"
-          "  refx reverse fast.pt2 --all -o model.pt2          the original file",
+          "  refx reverse fast.pt2 --all -o model.pt2          the original file\n"
+          "  refx reverse slim.pt2 --all --base model.pt2 -o x.pt2    after `refx detach`",
           [this] { return reverse(reverse_options); });
   model(sub, "MODEL", reverse_options.model, "A .pt2 file")->required();
   sub->add_option("WHAT", reverse_options.what,
@@ -253,8 +272,17 @@ void CommandLine::define_writing() {
       ->excludes(refuse);
   sub->add_flag("--discard-changes", reverse_options.discard_changes,
                 "Drop what was trained into rewritten tensors since");
+  base(sub, reverse_options.base);
   rules(sub);
   json(sub, reverse_options.json);
+
+  sub = add("detach", "Take the originals out of a file; `reverse --base` brings them back",
+            "  refx detach fast.pt2 -o slim.pt2\n"
+            "  refx reverse slim.pt2 --all --base model.pt2 -o back.pt2",
+            [this] { return detach(detach_options); });
+  model(sub, "MODEL", detach_options.model, "A .pt2 file")->required();
+  output(sub, detach_options.output);
+  json(sub, detach_options.json);
 
   sub = add("forget", "Drop the history and the originals that it keeps",
             "  refx forget fast.pt2 -o slim.pt2", [this] { return forget(forget_options); });
@@ -286,7 +314,8 @@ void CommandLine::define_running() {
   model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
   model(sub, "--against", verify_options.against, "Compare with this file, not with its original")
       ->option_text("OTHER");
-  runs(sub, verify_options, verify_options.how.measure);
+  base(sub, verify_options.base);
+  several(runs(sub, verify_options, verify_options.how.measure));
   sub->add_option("--tolerance", verify_options.how.tolerance,
                   "The largest relative error; without it, what rounding explains")
       ->option_text("X")
@@ -306,6 +335,21 @@ void CommandLine::define_running() {
   threads(sub, verify_options.how.measure,
           "Threads to run on (1): they change the bits of results");
   json(sub, verify_options.json);
+
+  sub = add("sensitivity", "Show which layers lossy rewrites hurt, and how much",
+            "  refx sensitivity small.pt2                        the steps that it has\n"
+            "  refx sensitivity model.pt2 quantize-linear-int8   what they would do",
+            [this] { return sensitivity(sensitivity_options); });
+  model(sub, "MODEL", sensitivity_options.model, "A .pt2 file")->required();
+  sub->add_option("TRANSFORMATION", sensitivity_options.transformations,
+                  "Names from `refx list`, tried where the model does not have them")
+      ->type_name(kTransformation)
+      ->option_text(" ");
+  base(sub, sensitivity_options.base);
+  runs(sub, sensitivity_options, sensitivity_options.measure);
+  threads(sub, sensitivity_options.measure, "Threads to run on (1)");
+  rules(sub);
+  json(sub, sensitivity_options.json);
 }
 
 void CommandLine::define_lab() {
@@ -317,6 +361,7 @@ void CommandLine::define_lab() {
   model(sub, "MODEL", bench_options.model, "A .pt2 file")->required();
   model(sub, "--against", bench_options.against, "Compare with this file, not with its original")
       ->option_text("OTHER");
+  base(sub, bench_options.base);
   timed(sub, bench_options, bench_options.how.measure);
   sub->add_flag("--cuda-graph", bench_options.how.cuda_graph, "Capture a run and time its replays");
   sub->add_flag("--per-step", bench_options.how.per_step,
@@ -326,6 +371,9 @@ void CommandLine::define_lab() {
   sub = add("tune", "Find the rewrites that pay on this machine and these inputs",
             "  refx tune model.pt2 -o best.pt2\n"
             "  refx tune model.pt2 -o best.pt2 merge-linears fuse-bias-in-linear --threads 1\n"
+            "  refx tune model.pt2 -o best.pt2 quantize-linear-int8 --budget 0.01\n"
+            "  refx tune model.pt2 -o small.pt2 store-linear-int8 --prefer size --budget-run "
+            "'./eval.sh {}'\n"
             "  refx tune model.pt2 --trials a.jsonl --shard 0/2    on one machine of two\n"
             "  refx tune model.pt2 -o best.pt2 --merge a.jsonl --merge b.jsonl\n"
             "  torchrun --no-python --nproc-per-node 2 refx tune model.pt2 -o best.pt2",
@@ -336,7 +384,31 @@ void CommandLine::define_lab() {
       ->type_name(kTransformation)
       ->option_text(" ");
   output(sub, tune_options.output);
-  timed(sub, tune_options, tune_options.how.measure);
+  base(sub, tune_options.base);
+  several(timed(sub, tune_options, tune_options.how.measure));
+  sub->add_option("--budget", tune_options.how.budget,
+                  "The largest relative L2 error that lossy rewrites may make")
+      ->option_text("X")
+      ->check(CLI::PositiveNumber);
+  auto* budget_run =
+      sub->add_option("--budget-run", tune_options.budget_run,
+                      "A command that says whether the model at the path {} will do: exit 0")
+          ->option_text("COMMAND");
+  sub->add_option("--at-least", tune_options.at_least,
+                  "… if the number in the last line that it prints is not smaller")
+      ->option_text("N")
+      ->needs(budget_run);
+  sub->add_option_function<std::string>(
+         "--prefer",
+         [this](const std::string& what) {
+           tune_options.how.prefer = what == "size" ? Prefer::size : Prefer::speed;
+         },
+         "What to gain within the budget (speed)")
+      ->option_text("speed|size")
+      ->check(CLI::IsMember({"speed", "size"}));
+  sub->add_option("--report", tune_options.report,
+                  "Write a page about the result, too: see `refx report`")
+      ->option_text("OUT.html");
   sub->add_option("--trials", tune_options.how.record,
                   "Keep what was measured in this file (OUT.trials.jsonl)")
       ->option_text("FILE");
@@ -363,6 +435,7 @@ void CommandLine::define_lab() {
   sub->add_option("--run", bisect_options.run, "A command that judges the model at the path {}")
       ->option_text("COMMAND")
       ->excludes(tolerance);
+  base(sub, bisect_options.base);
   runs(sub, bisect_options, bisect_options.measure);
   threads(sub, bisect_options.measure, "Threads to run on (1)");
   sub->add_flag("--fresh", bisect_options.fresh,
@@ -402,6 +475,7 @@ void CommandLine::define_report() {
       ->option_text("OUT");
   sub->add_option("--title", report_options.how.title, "The page's title; else the name of MODEL")
       ->option_text("TEXT");
+  base(sub, report_options.base);
   runs(sub, report_options, report_options.how.measure);
   threads(sub, report_options.how.measure, "Threads to run on (1); 0: as many as there are cores");
   MeasuredReportOptions& how = report_options.how;

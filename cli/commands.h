@@ -49,17 +49,23 @@ struct LogOptions {
 int log(const LogOptions& options);
 
 struct ReverseOptions {
-  std::string model, output;
+  std::string model, output, base;
   std::vector<std::string> what;
   bool all = false, refuse = false, cascade = false, discard_changes = false, json = false;
 };
 int reverse(const ReverseOptions& options);
 
 struct DiffOptions {
-  std::string model, other;
+  std::string model, other, base;
   bool json = false;
 };
 int diff(const DiffOptions& options);
+
+struct DetachOptions {
+  std::string model, output;
+  bool json = false;
+};
+int detach(const DetachOptions& options);
 
 struct ForgetOptions {
   std::string model, output;
@@ -69,8 +75,9 @@ int forget(const ForgetOptions& options);
 
 // Of a command that runs a model.
 struct Runs {
-  std::string model, inputs;
-  std::vector<std::string> allow_ops;
+  std::string model;
+  std::string base;  // has the originals that were detached from the model
+  std::vector<std::string> inputs, allow_ops;
 };
 
 // What is left to `how` is the library's own: command_line.cpp fills it in, too.
@@ -88,6 +95,13 @@ struct VerifyOptions : Runs {
 };
 int verify(const VerifyOptions& options);
 
+struct SensitivityOptions : Runs {
+  std::vector<std::string> transformations;
+  Measure measure;
+  bool json = false;
+};
+int sensitivity(const SensitivityOptions& options);
+
 struct BenchOptions : Runs {
   std::string against;
   refx::BenchOptions how;
@@ -96,7 +110,8 @@ struct BenchOptions : Runs {
 int bench(const BenchOptions& options);
 
 struct TuneOptions : Runs {
-  std::string output, shard;
+  std::string output, shard, budget_run, report;
+  std::optional<double> at_least;
   std::vector<std::string> transformations;
   refx::TuneOptions how;
   bool resume = false, json = false;

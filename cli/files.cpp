@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "output.h"
+#include "refx/detach.h"
 #include "refx/error.h"
 #include "util/shell_word.h"
 
@@ -37,11 +38,22 @@ void require_output(const char* command, const std::string& model, const std::st
 }
 
 Model& load_to_run(const std::string& path, const Runs& options) {
-  return open_model(path, {.allow_ops = options.allow_ops});
+  Model& model = open_model(path, {.allow_ops = options.allow_ops});
+  if (!options.base.empty()) attach(model, options.base);
+  return model;
 }
 
-void take_inputs(Measure& measure, const Model& model, const std::string& path) {
-  if (!path.empty()) measure.inputs = inputs_for(model, path, measure.seed);
+std::vector<Inputs> take_inputs(Measure& measure, const Model& model,
+                                const std::vector<std::string>& paths) {
+  std::vector<Inputs> more;
+  for (const std::string& path : paths) {
+    Inputs inputs = inputs_for(model, path, measure.seed);
+    if (measure.inputs.values.empty())
+      measure.inputs = std::move(inputs);
+    else
+      more.push_back(std::move(inputs));
+  }
+  return more;
 }
 
 bool same_file(const std::string& a, const std::string& b) {

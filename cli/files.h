@@ -21,8 +21,10 @@ void require_output(const char* command, const std::string& model, const std::st
 struct Runs;
 Model& load_to_run(const std::string& path, const Runs& options);
 
-// The inputs in this file, if one was named; else the library chooses.
-void take_inputs(Measure& measure, const Model& model, const std::string& path);
+// The inputs in the first of these files, if any were named; else the library chooses. Returns
+// those in the others.
+std::vector<Inputs> take_inputs(Measure& measure, const Model& model,
+                                const std::vector<std::string>& paths);
 
 // Whether the two paths lead to one existing file.
 bool same_file(const std::string& a, const std::string& b);

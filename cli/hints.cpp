@@ -22,6 +22,8 @@ std::string in_flags(Hint hint) {
       return "a larger --seconds";
     case Hint::allow_ops:
       return "if you trust the file, --allow-ops with its name, or its namespace's, lets it run";
+    case Hint::base:
+      return "--base with the file that still has it brings it back";
     case Hint::fixed_frequency:
       break;
   }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <clocale>
 #include <cstdlib>
 #include <cwchar>
@@ -39,16 +38,6 @@ Shown coloured_line(std::string_view line) {
 
 std::string count(std::size_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
-}
-
-std::string human_bytes(std::uint64_t bytes) {
-  if (bytes < 1000) return count(bytes, "byte");
-  constexpr std::array units = {"kB", "MB", "GB", "TB", "PB", "EB"};
-  double value = static_cast<double>(bytes) / 1000;
-  std::size_t unit = 0;
-  for (; value >= 999.5 && unit + 1 < units.size(); ++unit) value /= 1000;
-  return value < 9.95 ? fmt::format("{:.1f} {}", value, units[unit])
-                      : fmt::format("{:.0f} {}", value, units[unit]);
 }
 
 std::size_t display_width(std::string_view text) {

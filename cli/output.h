@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "util/human_bytes.h"
 #include "util/printable.h"
 
 namespace refx::cli {
@@ -46,9 +47,6 @@ Shown coloured_line(std::string_view line);
 
 // "1 step", "2 steps".
 std::string count(std::size_t n, std::string_view noun);
-
-// "0 bytes", "812 bytes", "1.5 kB", "438 MB".
-std::string human_bytes(std::uint64_t bytes);
 
 // The columns that a text takes on a terminal. Its bytes are UTF-8, or each counts as one.
 std::size_t display_width(std::string_view text);

@@ -45,6 +45,17 @@ Json& write(Json& json, const Counts& counts) {
   return json.end();
 }
 
+std::string originals(const std::vector<DetachedTensor>& tensors) {
+  return fmt::format("{} ({})", count(tensors.size(), "original"),
+                     human_bytes(total_bytes(tensors)));
+}
+
+std::size_t total_bytes(const std::vector<DetachedTensor>& tensors) {
+  std::size_t sum = 0;
+  for (const DetachedTensor& tensor : tensors) sum += tensor.bytes;
+  return sum;
+}
+
 Table changes(const Counts& before, const Counts& after) {
   Counts names = before;
   names.insert(after.begin(), after.end());

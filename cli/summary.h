@@ -5,6 +5,7 @@
 #include <string>
 
 #include "output.h"
+#include "refx/detach.h"
 #include "refx/model.h"
 #include "util/json_writer.h"
 
@@ -15,6 +16,10 @@ using Counts = std::map<std::string, std::size_t>;
 Counts operators(const Model& model);
 std::size_t total(const Counts& counts);
 Json& write(Json& json, const Counts& counts);
+
+// "12 originals (3.4 MB)"
+std::string originals(const std::vector<DetachedTensor>& tensors);
+std::size_t total_bytes(const std::vector<DetachedTensor>& tensors);
 
 // "aten.div.Tensor  1 -> 0" for every count that changed, and for their sum.
 Table changes(const Counts& before, const Counts& after);

@@ -26,15 +26,15 @@ _check_torch()
 
 from . import _core  # noqa: E402
 from ._core import Error, InternalError  # noqa: E402
-from ._lab import Benchmark, Bisection, Report, Tuning, Verification  # noqa: E402
-from ._model import Model, Site, export, from_exported, load  # noqa: E402
+from ._lab import Benchmark, Bisection, Report, Sensitivity, Tuning, Verification  # noqa: E402
+from ._model import DetachedTensor, Model, Site, export, from_exported, load  # noqa: E402
 from ._rule import Any, Factor, Matched, Rule, Weight, either, rule, rules  # noqa: E402
 from ._step import Step  # noqa: E402
 
 __version__ = _build.VERSION
 
-__all__ = ["Any", "Benchmark", "Bisection", "Error", "Factor", "InternalError", "Matched", "Model",
-           "Report", "Rule", "Site", "Step", "Tuning", "Verification", "Weight", "either", "export",
+__all__ = ["Any", "Benchmark", "Bisection", "DetachedTensor", "Error", "Factor", "InternalError", "Matched", "Model",
+           "Report", "Rule", "Sensitivity", "Site", "Step", "Tuning", "Verification", "Weight", "either", "export",
            "from_exported", "fx", "load", "rule", "rules"]
 
 from . import fx  # noqa: E402

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
 
+from ._chart import bar_chart, decades, page, shown
+from ._core import Error
 from ._step import Step
 
 # Called as progress(done, total, what); total is 0 where it is not known.
@@ -76,6 +79,72 @@ class Verification(Result):
         outputs = [{**output, "inputs": s["inputs"]} for s in data["sets"] for output in s["outputs"]]
         return cls(data, result[1], data["verdict"], data.get("reason", ""), outputs, data["steps"],
                    data["power"], data["warnings"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity(Result):
+    """What each lossy step costs: rows in the order of the model. A notebook shows them as bars."""
+
+    # id, transformation, site, built_on, in_model, error (relative L2; None: not finite), sqnr (dB),
+    # bytes_before and bytes_after of its weights.
+    rows: list[dict[str, Any]] = dataclasses.field(repr=False)
+    error: float | None  # of all of them together
+    runs: int  # forward passes that it took
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def worst(self, count: int = 1) -> list[dict[str, Any]]:
+        """The rows that cost most, the worst first."""
+        return sorted(self.rows, key=_cost, reverse=True)[:count]
+
+    def _repr_html_(self) -> str:
+        return bar_chart([(row["site"], row["error"], self._about(row), row["in_model"]) for row in self.rows],
+                         "Error (relative L2) of each lossy step by itself")
+
+    def html(self) -> str:
+        """The bars as a page that needs nothing else."""
+        return page("Sensitivity", self._repr_html_())
+
+    def plot(self, ax: Any = None) -> Any:
+        """The bars as axes of matplotlib, into ``ax`` if it is given."""
+        try:
+            from matplotlib import pyplot
+        except ImportError as missing:
+            raise Error("plot() draws with matplotlib, which is not installed: `pip install matplotlib`; "
+                        "html() needs nothing") from missing
+        if ax is None:
+            _, ax = pyplot.subplots(figsize=(8, 1 + 0.22 * len(self)), layout="constrained")
+        low, high = decades([row["error"] or 0 for row in self.rows])
+        places = range(len(self))
+        bars = ax.barh(places, [10**high if row["error"] is None else row["error"] for row in self.rows])
+        for bar, row in zip(bars, self.rows, strict=True):
+            bar.set_fill(row["in_model"])
+        ax.set_xscale("log")
+        ax.set_xlim(10**low, 10**high)
+        ax.set_yticks(places, [row["site"].replace("$", r"\$") for row in self.rows], fontsize=8)
+        ax.invert_yaxis()
+        ax.set_xlabel("error (relative L2)")
+        return ax
+
+    @staticmethod
+    def _about(row: dict[str, Any]) -> str:
+        decibels = "" if row["sqnr"] is None else f', {row["sqnr"]:.1f} dB'
+        tried = "" if row["in_model"] else "; not in the model"
+        return (f'step {row["id"]}, {row["transformation"]} at {row["site"]}: error {shown(row["error"])}{decibels}; '
+                f'{row["bytes_before"]} bytes, now {row["bytes_after"]}{tried}')
+
+    @classmethod
+    def of(cls, result: tuple[str, str]) -> Sensitivity:
+        data = json.loads(result[0])
+        return cls(data, result[1], data["steps"], data["error"], data["runs"])
+
+
+def _cost(row: dict[str, Any]) -> float:
+    return math.inf if row["error"] is None else row["error"]
 
 
 @dataclasses.dataclass(frozen=True)

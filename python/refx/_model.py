@@ -13,7 +13,16 @@ from typing import Any, TypeVar, cast
 import torch
 
 from . import _core
-from ._lab import Benchmark, Bisection, Progress, Report, Tuning, Verification, callback
+from ._lab import (
+    Benchmark,
+    Bisection,
+    Progress,
+    Report,
+    Sensitivity,
+    Tuning,
+    Verification,
+    callback,
+)
 from ._step import Step
 
 
@@ -28,6 +37,19 @@ class Site:
     def __str__(self) -> str:
         why = f": refused, {self.refused}" if self.refused else ""
         return _core.printable(f"{self.transformation}  {self.name}{why}")
+
+
+@dataclasses.dataclass(frozen=True)
+class DetachedTensor:
+    """An original that left the model, see ``Model.detach``."""
+
+    name: str
+    dtype: torch.dtype
+    bytes: int
+
+    @classmethod
+    def of(cls, name: str, dtype: str, size: int) -> DetachedTensor:
+        return cls(name, getattr(torch, dtype.removeprefix("torch.")), size)
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -131,11 +153,16 @@ class Model:
                 for i, transformation, site, nodes, size, signature in self._core.steps()]
 
     def reverse(self, what: None | int | str | Step = None, *, dependents: str = "reapply",
-                discard_changes: bool = False) -> Model:
-        """Takes steps back: a step or its id, a transformation's name, a site pattern; None: all."""
+                discard_changes: bool = False, base: str | os.PathLike[str] = "") -> Model:
+        """Takes steps back: a step or its id, a transformation's name, a site pattern; None: all.
+
+        ``base`` has the originals that were detached, see ``attach``; those alone that are needed come back.
+        """
         if what is not None:
             what = str(what.id if isinstance(what, Step) else _name(what) if not isinstance(what, int) else what)
-        self._core.reverse(what, dependents, discard_changes)
+        core = self._core.copy() if base else self._core  # all of it or nothing
+        core.reverse(what, dependents, discard_changes, os.fspath(base))
+        self._core = core
         return self
 
     def redo(self) -> bool:
@@ -145,6 +172,26 @@ class Model:
     def forget(self) -> None:
         """Drops the history and the originals that it keeps."""
         self._core.forget()
+
+    def detach(self) -> list[DetachedTensor]:
+        """Takes the originals that the history keeps out of the model, and of the file that ``save`` writes.
+
+        Their names, lengths, dtypes and hashes stay. A step whose originals are gone is reversed with
+        ``base``, or after ``attach``. What costs nothing stays: parts of tensors that the model has.
+        """
+        return [DetachedTensor.of(*tensor) for tensor in self._core.detach()]
+
+    def detached(self) -> list[DetachedTensor]:
+        """The originals that the model is without."""
+        return [DetachedTensor.of(*tensor) for tensor in self._core.detached()]
+
+    def attach(self, base: str | os.PathLike[str]) -> Model:
+        """Brings detached originals back from the file that was transformed, or a .safetensors file, or a folder of these.
+
+        One that is not what it was is refused by its name, and nothing is changed.
+        """
+        self._core.attach(os.fspath(base))
+        return self
 
     def original(self) -> Model:
         """The model before its first step."""
@@ -179,6 +226,19 @@ class Model:
             budget=budget, by_error=by_error, batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
     @_of_its_file
+    def sensitivity(self, *transformations: Any, inputs: Any = None, reversed: bool = False, batch: int = 0,
+                    threads: int | None = None, seed: int = 0, progress: Progress | None = None) -> Sensitivity:
+        """Which layers suffer most from lossy rewrites: the error that each makes by itself, by one run each.
+
+        Of the lossy steps that the model has, and of what ``transformations`` would do besides, on a
+        copy; with ``reversed`` also of steps that were taken back. ``inputs`` is ``(args, kwargs)`` or
+        args alone; without it the file's sample inputs or generated ones are used.
+        """
+        return Sensitivity.of(self._core.sensitivity(
+            [_name(t) for t in transformations], inputs=inputs, reversed=reversed, batch=batch, threads=threads,
+            seed=seed, progress=callback(progress)))
+
+    @_of_its_file
     def bench(self, against: Model | None = None, *, inputs: Any = None, batch: int = 0,
               threads: int | None = None, device: str = "", cuda_graph: bool = False,
               per_step: bool = False, rounds: int = 10, seconds: float = 3, seed: int = 0,
@@ -196,18 +256,41 @@ class Model:
     @_of_its_file
     def tune(self, *transformations: Any, inputs: Any = None, batch: int = 0,
              threads: int | None = None, device: str = "", seconds: float = 3, seed: int = 0,
+             budget: float = 0, metric: Callable[[Model], float | bool] | None = None,
+             prefer: str = "speed", more_inputs: Iterable[Any] = (),
              record: str | os.PathLike[str] = "",
              known: Iterable[str | os.PathLike[str]] = (),
              progress: Progress | None = None) -> Tuning:
         """Keeps the rewrites that pay on this machine and these inputs, and reverses the others.
 
+        ``budget`` is the largest relative L2 error that lossy rewrites may make; with a ``metric``, a
+        function of a model, the largest number that it may give. Without a budget the metric says by
+        True or False whether a model will do. ``prefer`` is "speed" or "size". What is chosen on
+        ``inputs`` is proven on ``more_inputs`` (a third of all sets), or on generated ones.
         ``record`` is a file to which every trial is added, ``known`` are files of trials that need
         not be made again.
         """
+        if prefer not in ("speed", "size"):
+            raise ValueError(f'prefer is "speed" or "size", not {prefer!r}')
         return Tuning.of(self._core.tune(
             [_name(t) for t in transformations], inputs=inputs, batch=batch, threads=threads,
-            device=device, seconds=seconds, seed=seed, record=os.fspath(record),
-            known=[os.fspath(path) for path in known], progress=callback(progress)))
+            device=device, seconds=seconds, seed=seed, budget=0 if metric else budget,
+            ask=self._asked(metric, budget), smaller=prefer == "size", more_inputs=list(more_inputs),
+            record=os.fspath(record), known=[os.fspath(path) for path in known],
+            progress=callback(progress)))
+
+    def _asked(self, metric: Callable[[Model], float | bool] | None,
+               budget: float) -> Callable[[Any], tuple[bool, float | None]] | None:
+        if metric is None:
+            return None
+
+        def ask(core: Any) -> tuple[bool, float | None]:
+            said = metric(Model(core, self._folder))
+            if budget:
+                return float(said) <= budget, float(said)
+            return bool(said), None
+
+        return ask
 
     @_of_its_file
     def bisect(self, check: Callable[[Model], bool | None] | float | str, *, inputs: Any = None,

@@ -5,6 +5,7 @@
 #include "refx/bench.h"
 #include "refx/bisect.h"
 #include "refx/report.h"
+#include "refx/sensitivity.h"
 #include "refx/tune.h"
 #include "refx/verify.h"
 
@@ -83,6 +84,16 @@ Result verify(const Model& self, const Model* against, const py::kwargs& how) {
   return {to_json(result), to_text(result)};
 }
 
+Result sensitivity(const Model& self, const std::vector<std::string>& names,
+                   const py::kwargs& how) {
+  SensitivityOptions options{.transformations = find_transformations(names)};
+  Given given(self, how);
+  given.take("reversed", options.reversed).take("sensitivity", options.measure);
+  const py::gil_scoped_release no_gil;
+  const Sensitivity result = refx::sensitivity(self, options);
+  return {to_json(result), to_text(result)};
+}
+
 Result bench(const Model& self, const Model* against, const py::kwargs& how) {
   BenchOptions options{.against = against};
   Given given(self, how);
@@ -98,7 +109,26 @@ Result bench(const Model& self, const Model* against, const py::kwargs& how) {
 Result tune(Model& self, const std::vector<std::string>& names, const py::kwargs& how) {
   TuneOptions options{.transformations = find_transformations(names)};
   Given given(self, how);
-  given.take("record", options.record).take("known", options.known).take("tune", options.measure);
+  // A function of a form: (whether it will do, its number or None).
+  py::object ask = py::none(), more = py::none();
+  bool smaller = false;
+  given.take("record", options.record)
+      .take("known", options.known)
+      .take("budget", options.budget)
+      .take("ask", ask)
+      .take("smaller", smaller)
+      .take("more_inputs", more);
+  if (smaller) options.prefer = Prefer::size;
+  if (!ask.is_none())
+    options.ask = [ask](const Model& form) {
+      const py::gil_scoped_acquire gil;
+      const auto [good, score] = ask(py::cast(form)).cast<std::pair<bool, std::optional<double>>>();
+      return Opinion{good, score};
+    };
+  if (!more.is_none())
+    for (const py::handle& inputs : more)
+      options.more_inputs.push_back(to_inputs(self, py::reinterpret_borrow<py::object>(inputs)));
+  given.take("tune", options.measure);
   const py::gil_scoped_release no_gil;
   const Tuning result = refx::tune(self, options);
   return {to_json(result), to_text(result)};
@@ -184,6 +214,7 @@ Result bisect_steps(const Model& model, const py::object& judge, const py::objec
 
 void bind_lab(py::class_<Model>& model) {
   model.def("verify", &verify, py::arg("against"))
+      .def("sensitivity", &sensitivity, py::arg("transformations"))
       .def("bench", &bench, py::arg("against"))
       .def("tune", &tune, py::arg("transformations"))
       .def("bisect", &bisect, py::arg("judge"), py::arg("journal"), py::arg("key"),

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "bind.h"
+#include "refx/detach.h"
 #include "refx/diff.h"
 #include "refx/error.h"
 #include "refx/inputs.h"
@@ -89,6 +90,15 @@ py::object run(Model& model, py::handle args, py::handle kwargs) {
   return from_value(output);
 }
 
+using Tensors = std::vector<std::tuple<std::string, std::string, std::size_t>>;
+
+Tensors as_tuples(const std::vector<DetachedTensor>& tensors) {
+  Tensors all;
+  for (const DetachedTensor& tensor : tensors)
+    all.emplace_back(tensor.name, print(tensor.dtype, Graph()), tensor.bytes);
+  return all;
+}
+
 std::vector<StepId> chosen(const Model& model, const std::optional<std::string>& what) {
   return what ? model.history().select(*what) : model.history().ids();
 }
@@ -168,13 +178,24 @@ void bind_model(py::module_& m) {
       .def(
           "reverse",
           [](Model& self, const std::optional<std::string>& what, const std::string& dependents,
-             bool discard) {
+             bool discard, const std::string& base) {
             const py::gil_scoped_release no_gil;
-            refx::reverse(self, chosen(self, what), {to_dependents(dependents), discard});
+            const ReversalPlan plan = plan_reversal(self, chosen(self, what));
+            if (!base.empty()) attach(self, plan, base);
+            refx::reverse(self, plan, {to_dependents(dependents), discard});
           },
-          py::arg("what"), py::arg("dependents"), py::arg("discard_changes"))
+          py::arg("what"), py::arg("dependents"), py::arg("discard_changes"), py::arg("base"))
       .def("redo", [](Model& self) { return redo(self); })
       .def("forget", [](Model& self) { forget(self); })
+      .def("detach", [](Model& self) { return as_tuples(detach(self)); })
+      .def("detached", [](const Model& self) { return as_tuples(detached(self)); })
+      .def(
+          "attach",
+          [](Model& self, const std::string& base) {
+            const py::gil_scoped_release no_gil;
+            attach(self, base);
+          },
+          py::arg("base"))
       .def("original", [](const Model& self) { return original_of(self); })
       .def(
           "diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); },

@@ -23,6 +23,8 @@ std::string in_arguments(Hint hint) {
     case Hint::allow_ops:
       return "if you trust the file, refx.load(path, allow_ops=[...]) with its name, or its "
              "namespace's, lets it run";
+    case Hint::base:
+      return "model.attach(base) with the file that still has it brings it back";
     case Hint::fixed_frequency:
       break;
   }

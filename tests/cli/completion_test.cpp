@@ -27,17 +27,18 @@ printf '%s\n' "${{COMPREPLY[@]}}" | LC_ALL=C sort)",
 TEST_F(Completion, OffersCommands) {
   EXPECT_EQ(offered("refx rev"), "reverse\n");
   EXPECT_EQ(offered("refx --v"), "--version\n");
-  EXPECT_EQ(
-      offered("refx ''"),
-      "--help\n--"
-      "version\napply\nbench\nbisect\ncheck\ncompletion\ndemo\ndiff\nforget\ninspect\nlist\nlog\n"
-      "report\nreverse\nrun\ntune\nverify\n");
+  EXPECT_EQ(offered("refx ''"),
+            "--help\n--"
+            "version\napply\nbench\nbisect\ncheck\ncompletion\ndemo\ndetach\ndiff\nforget\ninspect"
+            "\nlist\nlog\n"
+            "report\nreverse\nrun\nsensitivity\ntune\nverify\n");
 }
 
 TEST_F(Completion, OffersTheOptionsOfTheCommand) {
-  EXPECT_EQ(offered("refx reverse m.pt2 --"),
-            "--all\n--cascade\n--discard-changes\n--help\n--json\n--output\n--quiet\n--refuse\n--"
-            "rules\n");
+  EXPECT_EQ(
+      offered("refx reverse m.pt2 --"),
+      "--all\n--base\n--cascade\n--discard-changes\n--help\n--json\n--output\n--quiet\n--refuse\n--"
+      "rules\n");
   EXPECT_EQ(offered("refx list --j"), "--json\n");
   EXPECT_EQ(offered("refx completion ''"), "bash\nfish\nzsh\n");
 }

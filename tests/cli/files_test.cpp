@@ -108,6 +108,7 @@ TEST_F(Files, InspectAsJson) {
   "model": "plain.pt2",
   "nodes": 3,
   "steps": 0,
+  "detached": {"tensors": 0, "bytes": 0},
   "inputs": [
     {"name": "input", "type": "f32[2]"}
   ],
@@ -264,8 +265,8 @@ TEST_F(Files, LogAsJson) {
   const Result result = run("log fast.pt2 --json");
   check_json(result.out);
   EXPECT_EQ(result.out, R"([
-  {"id": 1, "transformation": "merge-linears", "site": "attention.{query,key,value}", "nodes": ["p_attention_query_key_value_merged_weight", "p_attention_query_key_value_merged_bias", "linear_6", "linear", "linear_1", "linear_2"], "parameters": {}, "bytes": 3264},
-  {"id": 2, "transformation": "change-true-div-to-mul-by-inverse", "site": "attention.div", "nodes": ["div"], "parameters": {}, "bytes": 0}
+  {"id": 1, "transformation": "merge-linears", "site": "attention.{query,key,value}", "nodes": ["p_attention_query_key_value_merged_weight", "p_attention_query_key_value_merged_bias", "linear_6", "linear", "linear_1", "linear_2"], "parameters": {}, "bytes": 3264, "detached": 0},
+  {"id": 2, "transformation": "change-true-div-to-mul-by-inverse", "site": "attention.div", "nodes": ["div"], "parameters": {}, "bytes": 0, "detached": 0}
 ]
 )");
 }

@@ -123,9 +123,11 @@ Commands:
   diff                    Show how two models differ, or a model and its original
   apply                   Apply transformations and write the result
   reverse                 Take steps back and write the result
+  detach                  Take the originals out of a file; `reverse --base` brings them back
   forget                  Drop the history and the originals that it keeps
   run                     Run a model and show what comes out
   verify                  Compare what a model computes with what its original did
+  sensitivity             Show which layers lossy rewrites hurt, and how much
   bench                   Measure a model against its original, or against another file
   tune                    Find the rewrites that pay on this machine and these inputs
   bisect                  Find the steps that make a check fail
@@ -169,8 +171,8 @@ Examples:
   refx apply model.pt2 all --except 'head.*' -o fast.pt2
   refx apply model.pt2 fuse-bias-in-linear --site 'encoder.0.*' --dry-run
 )");
-  for (const char* command : {"list", "inspect", "log", "diff", "apply", "reverse", "forget", "run",
-                              "verify", "demo", "completion"}) {
+  for (const char* command : {"list", "inspect", "log", "diff", "apply", "reverse", "detach",
+                              "forget", "run", "verify", "demo", "completion"}) {
     const Result help = run(fmt::format("{} --help", command));
     EXPECT_EQ(help.code, 0) << command;
     const auto examples = help.out.find("\nExamples:\n");

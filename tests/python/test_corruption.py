@@ -261,7 +261,8 @@ def test_wrong_json_is_refused_by_every_command(refx, small, tmp_path):
     path = with_json(small, tmp_path / "m.pt2", cycle)
     out = tmp_path / "out"
     for command in (["apply", path, "all", "-o", out], ["run", path, "-o", out], ["log", path], ["verify", path],
-                    ["reverse", path, "--all", "-o", out], ["forget", path, "-o", out], ["diff", path, small]):
+                    ["reverse", path, "--all", "-o", out], ["detach", path, "-o", out], ["forget", path, "-o", out],
+                    ["diff", path, small]):
         check_refused(refx(*command, code=None))
     assert not out.exists()
 

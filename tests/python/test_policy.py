@@ -191,7 +191,7 @@ def test_names_that_cannot_be_allowed(refx, small):
 def test_help_says_which_commands_run_a_model(refx):
     for command in COMMANDS:
         assert "It runs the operators" in refx(command, "--help").out
-    for command in ("inspect", "apply", "reverse", "log", "diff", "forget"):
+    for command in ("inspect", "apply", "reverse", "log", "diff", "detach", "forget"):
         assert "It runs the operators" not in refx(command, "--help").out
 
 

@@ -98,6 +98,37 @@ def test_export():
     assert not model.log()
 
 
+def test_detached_originals_come_back(path, tmp_path):
+    model = refx.load(path)
+    kept = model.copy()
+    model.apply("store-linear-int8")
+    away = model.detach()
+    assert away and away == model.detached() and not kept.detached()
+    assert all(tensor.dtype is torch.float32 and tensor.bytes > 0 for tensor in away)
+    model.save(tmp_path / "slim.pt2")
+
+    slim = refx.load(tmp_path / "slim.pt2")
+    assert slim.detached() == away and all(step.bytes == 0 for step in slim.log())
+    steps = [str(step) for step in slim.log()]
+    for attempt in (slim.reverse, slim.verify, lambda: slim.original().state_dict()):
+        with pytest.raises(refx.Error, match="weight' was detached.*attach"):
+            attempt()
+    other = tmp_path / "other.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 2), (torch.randn(1, 2),)), other)
+    for attempt in (slim.attach, lambda base: slim.reverse(base=base)):
+        with pytest.raises(refx.Error, match=f"other.pt2 .* '{away[0].name}': there is none"):
+            attempt(other)
+    assert [str(step) for step in slim.log()] == steps and slim.detached() == away
+
+    slim.reverse(slim.log()[0], base=path)
+    assert len(slim.detached()) == len(away) - 1
+    slim.attach(path)
+    assert not slim.detached() and slim.redo() and len(slim.log()) == len(steps)
+    slim.reverse()
+    slim.save(tmp_path / "back.pt2")
+    assert digest(tmp_path / "back.pt2") == digest(path)
+
+
 def test_operators_of_ones_own(tmp_path):
     """A program that was made here may call what it names; a file has to be trusted with it."""
 

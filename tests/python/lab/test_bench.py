@@ -181,6 +181,7 @@ Options:
   -h,--help               Print this help and exit
   -q,--quiet              No messages but errors
   --against OTHER         Compare with this file, not with its original
+  --base BASE             Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these
   --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
   --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
   --seed N                For inputs that are generated, and random operators

@@ -257,6 +257,7 @@ Options:
   -q,--quiet              No messages but errors
   --tolerance X           The largest relative error; 0: a bound from the original's own
   --run COMMAND           A command that judges the model at the path {}
+  --base BASE             Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these
   --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
   --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
   --seed N                For inputs that are generated, and random operators

@@ -1,6 +1,10 @@
 """model.bench, tune, bisect and report of the Python package."""
 
+import json
+import math
+import sys
 import threading
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -51,6 +55,80 @@ def test_verify_holds_lossy_steps_to_a_budget(model):
     error = measured.data["lossy"]["error"]
     assert model.verify(budget=1.01 * error)
     assert not model.verify(budget=0.99 * error)
+
+
+def test_sensitivity_is_a_table_in_the_order_of_the_model(model):
+    before = model.log()
+    seen = []
+    tried = model.sensitivity("store-linear-int8", inputs=(torch.randn(2, 4, 16),), progress=lambda *now: seen.append(now))
+    assert model.log() == before
+    sites = [f"{i}.{name}" for i in "01" for name in ("query", "key", "value")]
+    names = [row["site"].rsplit(".", 1)[0] for row in tried]  # without the operator's
+    assert names == sites and len(tried) == 6 and tried.runs == 9
+    assert all(0 < row["error"] < 0.1 for row in tried) and not any(row["in_model"] for row in tried)
+    assert tried.rows == tried.data["steps"] and "worst" in str(tried) and seen[-1][:2] == (7, 8)
+    assert tried.worst()[0]["error"] == max(row["error"] for row in tried)
+    model.apply("store-linear-int8")
+    model.reverse("1.*")
+    assert [row["error"] for row in model.sensitivity(seed=1)] != [row["error"] for row in tried][:3]
+    assert [row["in_model"] for row in model.sensitivity(reversed=True)] == [True] * 3 + [False] * 3
+    with pytest.raises(refx.Error, match="no lossy steps"):
+        model.original().sensitivity()
+    with pytest.raises(TypeError, match="takes no"):
+        model._core.sensitivity([], nonsense=1)
+
+
+def bars(svg):
+    """Of a chart: name, length, whether it is filled, and its colour."""
+    space = "{http://www.w3.org/2000/svg}"
+    for group in ElementTree.fromstring(svg).iter(space + "g"):
+        bar = group.find(space + "rect")
+        color = bar.get("stroke") or bar.get("fill")
+        yield group.find(space + "text").text, float(bar.get("width")), bar.get("fill") != "none", color
+
+
+def test_sensitivity_draws_bars_that_need_nothing_else(model):
+    model.apply("store-linear-int8", exclude="1.value*")
+    result = model.sensitivity("store-linear-int8")
+    drawn = list(bars(result._repr_html_()))
+    assert [name for name, *_ in drawn] == [row["site"] for row in result]
+    assert [filled for _, _, filled, _ in drawn] == [row["in_model"] for row in result] == [True] * 5 + [False]
+    lengths, errors = [length for _, length, *_ in drawn], [math.log10(row["error"]) for row in result]
+    assert sorted(range(6), key=lengths.__getitem__) == sorted(range(6), key=errors.__getitem__)
+    low, high = min(lengths), max(lengths)
+    scale = (high - low) / (max(errors) - min(errors))
+    assert lengths == pytest.approx([low + scale * (e - min(errors)) for e in errors], abs=0.2)
+    colors = [color for *_, color in drawn]
+    assert colors.index(colors[lengths.index(high)]) == lengths.index(high) and len(set(colors)) == 2
+    page = result.html()
+    assert page.startswith("<!doctype html>") and "<svg" in page and "src=" not in page and "href=" not in page
+
+
+def test_sensitivity_escapes_names_and_knows_errors_that_are_not_finite():
+    row = {"id": 1, "transformation": "t", "built_on": [], "in_model": True, "sqnr": None, "bytes_before": 4,
+           "bytes_after": 1}
+    rows = [row | {"site": "<script>" * 9, "error": None}, row | {"site": "a & b", "error": 0.0},
+            row | {"site": "c", "error": 2e-4}]
+    result = refx.Sensitivity.of((json.dumps({"steps": rows, "error": None, "runs": 6}), "text"))
+    drawn = list(bars(result._repr_html_()))
+    assert "<script" not in result.html() and drawn[0][0].endswith("<script>") and drawn[1][0] == "a & b"
+    assert drawn[0][1] > drawn[2][1] > drawn[1][1] == 0
+    assert [r["site"] for r in result.worst(2)] == ["<script>" * 9, "c"]
+    assert drawn[0][3] != drawn[1][3] == drawn[2][3]
+
+
+def test_sensitivity_plots_with_matplotlib_or_says_what_is_missing(model, monkeypatch):
+    result = model.sensitivity("store-linear-int8")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(refx.Error, match="pip install matplotlib"):
+        result.plot()
+    monkeypatch.undo()
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    axes = result.plot()
+    assert [bar.get_width() for bar in axes.patches] == [row["error"] for row in result]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [row["site"] for row in result]
+    assert result.plot(axes) is axes
 
 
 def test_bench_takes_inputs_and_batches(model):
@@ -128,6 +206,33 @@ def test_tune_keeps_only_what_pays(model, tmp_path):
     again = model.copy().tune("merge-linears", "change-true-div-to-mul-by-inverse", **QUICK, known=[record])
     assert all(t["remembered"] for c in again.data["classes"] for t in c["trials"])
     assert record.read_text().splitlines() == trials
+
+
+def test_tune_within_a_budget(model):
+    whole = model.copy().tune("store-linear-int8", **QUICK, prefer="size")
+    assert whole.changed and whole.data["within"]["budget"] is None
+    half = whole.data["within"]["error"] / 2
+    result = model.tune("store-linear-int8", **QUICK, prefer="size", budget=half)
+    assert result.changed and result.data["within"]["error"] <= half
+    assert 0 < len(model.log()) < 6
+    with pytest.raises(ValueError, match="speed"):
+        model.tune("store-linear-int8", prefer="smallness")
+
+
+def test_tune_by_a_metric(model):
+    seen = []
+
+    def steps(form):
+        seen.append(len(form.log()))
+        return seen[-1]
+
+    x = (torch.randn(3, 4, 16),)
+    result = model.tune("store-linear-int8", **QUICK, prefer="size", budget=2, metric=steps, inputs=x,
+                        more_inputs=[(torch.randn(2, 4, 16),)])
+    assert len(model.log()) == 2 and max(seen) == 6
+    assert result.data["within"]["score"] == 2
+    with pytest.raises(ZeroDivisionError):
+        model.tune("store-linear-int8", **QUICK, prefer="size", metric=lambda form: 1 / 0)
 
 
 def test_bisect_with_a_function(model):

@@ -74,6 +74,9 @@ def test_a_model_from_its_inspection_to_forgetting_it(desk, model, checked, name
     checked("diff", "fast.pt2", code=1 if applied["steps"] else 0)
     assert checked("diff", path, path)["equal"]
     checked("reverse", "fast.pt2", "--all", "-o", "back.pt2")
+    left = checked("detach", "fast.pt2", "-o", "slim.pt2")
+    checked("log", "slim.pt2")
+    assert checked("inspect", "slim.pt2")["detached"]["tensors"] == len(left["tensors"])
     checked("forget", "fast.pt2", "-o", "slim.pt2")
 
 
@@ -104,6 +107,15 @@ def test_a_verification_that_fails(desk, model, checked):
     result = checked("verify", desk.put(model("floors", steps=True)), "--tolerance", "1e-3", "--per-step", code=1)
     assert [step["passed"] for step in result["steps"]] == [True, True, False, True]
     assert result["steps"][2]["worst"]["problem"]
+
+
+def test_what_lossy_steps_cost(desk, model, checked):
+    path = desk.put(model("blocks"))
+    tried = checked("sensitivity", path, "store-linear-int8")
+    assert len(tried["steps"]) == 10 and tried["runs"] == 13 and not any(s["in_model"] for s in tried["steps"])
+    desk("apply", path, "store-linear-int8", "-o", "lossy.pt2")
+    assert [s["error"] for s in checked("sensitivity", "lossy.pt2")["steps"]] == [s["error"] for s in tried["steps"]]
+    assert "no lossy steps" in desk("sensitivity", path, code=2).err
 
 
 def test_a_model_that_is_meant_to_err(desk, model, checked):
@@ -138,6 +150,8 @@ def test_tune(desk, model, checked):
     path = desk.put(model("blocks"))
     assert not checked("tune", path, "--shard", "1/2", "--trials", "t.jsonl", *QUICK)["decided"]
     checked("tune", path, "-o", "c.pt2", "--merge", "t.jsonl", *QUICK)
+    lossy = checked("tune", path, "-o", "d.pt2", "store-linear-int8", "--prefer", "size", "--budget", "0.01", *QUICK)
+    assert lossy["within"]["budget"] == 0.01
 
 
 def test_bisect(desk, model, checked):

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -11,7 +12,7 @@ import warnings
 import pytest
 import torch
 
-from conftest import REWRITES
+from conftest import PROGRAM, REWRITES
 
 DIV = "change-true-div-to-mul-by-inverse"
 MERGE = "merge-linears"
@@ -41,6 +42,62 @@ def run_by_torch(path, x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.export.load(path).module()(x)
+
+
+# ---- what errs is held to a budget ---------------------------------------------------------------
+
+
+def small(desk, model, *args):
+    path = desk.put(model("blocks"))
+    return path, tune(desk, path, "-o", "small.pt2", "store-linear-int8", "--prefer", "size", *args)
+
+
+def test_a_budget_is_kept_on_inputs_that_were_held_out(desk, model):
+    path, all_of_it = small(desk, model, "--budget", "1")
+    within = all_of_it["within"]
+    assert all_of_it["changed"] and 0 < within["error"] < 1 and within["score"] is None
+    assert within["chosen_on"] != within["proven_on"]
+    assert all_of_it["bytes_after"] < 0.5 * all_of_it["bytes_before"]
+    taken = len(log(desk, "small.pt2"))
+    budget = within["error"] / 2
+    path, part = small(desk, model, "--budget", str(budget))
+    assert part["changed"] and part["within"]["error"] <= budget
+    assert 0 < len(log(desk, "small.pt2")) < taken
+    chosen = [choice["chosen"] for c in part["classes"] for choice in c["choices"]]
+    assert chosen.count(0) == len(log(desk, "small.pt2")) and None in chosen
+    desk("reverse", "small.pt2", "--all", "-o", "back.pt2")
+    assert desk.read("back.pt2") == desk.read(path)
+
+
+def test_a_budget_that_nothing_keeps_leaves_the_model_as_it_was(desk, model):
+    path, tuning = small(desk, model, "--budget", "1e-9")
+    assert not tuning["changed"]
+    assert desk.read("small.pt2") == desk.read(path)
+
+
+def test_a_page_shows_what_was_tried_and_what_was_left(desk, model):
+    _, all_of_it = small(desk, model, "--budget", "1")
+    budget = all_of_it["within"]["error"] / 2
+    small(desk, model, "--budget", str(budget), "--report", "page.html")
+    html = desk.read("page.html").decode()
+    data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', html, re.S)[1])
+    assert data["title"] == "small.pt2" and data["tuning"]["within"]["prefer"] == "size"
+    assert data["tuning"]["within"]["budget"] == budget and data["tuning"]["within"]["tried"]
+    kept = [step["in_model"] for step in data["sensitivity"]["steps"]]
+    assert len(kept) == 10 and kept.count(True) == len(log(desk, "small.pt2")) < 10
+    for name in ("small.pt2", "blocks.pt2"):
+        desk.put(model("blocks"))
+        said = desk("tune", "blocks.pt2", "-o", "small.pt2", "--report", name, code=2).err
+        assert "the page needs a file of its own" in said
+
+
+def test_a_command_is_the_judge(desk, model):
+    (desk.work / "judge.sh").write_text(
+        f'n=$("{PROGRAM}" log "$1" --json | grep -c store-linear-int8)\necho "steps: $n"\necho $((-n))\n')
+    path, tuning = small(desk, model, "--budget-run", "sh judge.sh {}", "--at-least", "-2")
+    assert tuning["changed"] and len(log(desk, "small.pt2")) == 2
+    assert tuning["within"]["score"] == -2 and tuning["within"]["budget"] is None
+    assert any(attempt["score"] < -2 and not attempt["good"] for attempt in tuning["within"]["tried"])
 
 
 # ---- what pays stays ---------------------------------------------------------------------------
@@ -255,6 +312,7 @@ def test_a_shard_that_there_is_not(desk, model, shard):
     (["-o", "x.pt2", "merge-linear"], "there is no transformation 'merge-linear'; did you mean 'merge-linears'?"),
     (["-o", "x.pt2", "--batch", "17"], "a batch of 17 is not in the range of 'x': 1 to 16"),
     (["-o", "x.pt2", "--device", "tpu"], "'tpu' is not a device: cpu, cuda, cuda:1"),
+    (["-o", "x.pt2", "--budget-run", "true"], "the check `true` must say with {} where the model's path goes"),
     (["-o", "x.pt2", "--trails", "t"], "unknown option '--trails'; did you mean '--trials'?"),
 ])
 def test_wrong_usage(desk, model, args, message):
@@ -300,13 +358,19 @@ Options:
   -h,--help               Print this help and exit
   -q,--quiet              No messages but errors
   -o,--output OUT         The file to write; it may be MODEL
+  --base BASE             Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these
   --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
-  --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
+  --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save; repeatable
   --seed N                For inputs that are generated, and random operators
   --batch N               Generated inputs with this size of a dynamic batch
   --threads N             Threads to run on; 0: as many as there are cores
   --device DEVICE         cpu, cuda or cuda:N; without it, where the model is
   --seconds X             How long to measure, at least (3)
+  --budget X              The largest relative L2 error that lossy rewrites may make
+  --budget-run COMMAND    A command that says whether the model at the path {} will do: exit 0
+  --at-least N            … if the number in the last line that it prints is not smaller
+  --prefer speed|size     What to gain within the budget (speed)
+  --report OUT.html       Write a page about the result, too: see `refx report`
   --trials FILE           Keep what was measured in this file (OUT.trials.jsonl)
   --resume                Do not measure again what is in the file of trials
   --shard I/N             Measure only part I of N, and write only trials
@@ -317,6 +381,8 @@ Options:
 Examples:
   refx tune model.pt2 -o best.pt2
   refx tune model.pt2 -o best.pt2 merge-linears fuse-bias-in-linear --threads 1
+  refx tune model.pt2 -o best.pt2 quantize-linear-int8 --budget 0.01
+  refx tune model.pt2 -o small.pt2 store-linear-int8 --prefer size --budget-run './eval.sh {}'
   refx tune model.pt2 --trials a.jsonl --shard 0/2    on one machine of two
   refx tune model.pt2 -o best.pt2 --merge a.jsonl --merge b.jsonl
   torchrun --no-python --nproc-per-node 2 refx tune model.pt2 -o best.pt2
