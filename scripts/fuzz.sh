@@ -32,5 +32,6 @@ search() {
 }
 export -f search
 [[ -w /dev/shm ]] && export TMPDIR=/dev/shm # files that live as long as one input
+export LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp:print_suppressions=0
 export seconds program corpus OMP_NUM_THREADS=1 REFX_READ_JSON=$PWD/fuzz/read_json.py
 printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'search {}'
