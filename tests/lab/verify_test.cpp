@@ -103,6 +103,23 @@ TEST(Verify, FailsOnASmallWrongChange) {
   EXPECT_NE(to_text(bad).find("FAIL"), std::string::npos);
 }
 
+// What was a bfloat16 in every run is one in the model now, and rounded as it was.
+TEST(Verify, PassesWeightsThatAreStoredAsTheyWereCast) {
+  Model model = parse_filled(R"(buffer w : f32[8, 16]
+graph():
+    %b_w : f32[8, 16] [num_users=1] = placeholder[target=b_w](state=w)
+    %x : bf16[4, 16] [num_users=1] = placeholder[target=x]
+    %cast : bf16[8, 16] [num_users=1] = call_function[target=aten.to.dtype](args = (%b_w, torch.bfloat16), kwargs = {})
+    %y : bf16[4, 8] [num_users=1] = call_function[target=aten.linear.default](args = (%x, %cast), kwargs = {})
+    return y)");
+  find_transformation("fold-constants")(model);
+  ASSERT_EQ(model.state().size(), 1u);
+  const std::string folded = model.state()[*model.state().begin()].name;
+  const Verification good = verify(model), bad = verify(broken(model, folded, 0.1));
+  EXPECT_TRUE(good.passed()) << to_text(good);
+  EXPECT_EQ(bad.answer(), Answer::fail) << to_text(bad);
+}
+
 // The sum of numbers that cancel is exact for one order of adding and not for another: rounding
 // alone may make of it what it likes.
 TEST(Verify, CannotTellWhereRoundingDecides) {

@@ -29,9 +29,13 @@ at::Tensor widened(const at::Tensor& tensor) {
   return dtype == tensor.scalar_type() ? tensor : tensor.detach().to(dtype);
 }
 
-bool is_cast_method(const Node& node) {
-  return node.op == Opcode::call_method &&
-         (node.target == "float" || node.target == "half" || node.target == "bfloat16");
+// x.half() and its like.
+std::optional<c10::ScalarType> dtype_of_cast(const Node& node) {
+  if (node.op != Opcode::call_method) return {};
+  if (node.target == "float") return at::kFloat;
+  if (node.target == "half") return at::kHalf;
+  if (node.target == "bfloat16") return at::kBFloat16;
+  return {};
 }
 
 // view(dtype) looks at the bits of a type, which a wider one has not.
@@ -51,10 +55,20 @@ void widen(const Model& model, Node& node) {
     const auto* dtype = arg.get<c10::ScalarType>();
     return dtype ? Arg(widened(*dtype)) : arg;
   });
-  if (is_cast_method(node)) node.target = "double";
+  if (dtype_of_cast(node)) node.target = "double";
 }
 
 }  // namespace
+
+std::optional<c10::ScalarType> dtype_asked_for(const Node& node) {
+  std::optional<c10::ScalarType> asked = dtype_of_cast(node);
+  const auto look = [&](const Arg& arg) {
+    if (const auto* dtype = arg.get<c10::ScalarType>()) asked = *dtype;
+  };
+  for (const Arg& arg : node.args) look(arg);
+  for (const auto& [name, arg] : node.kwargs) look(arg);
+  return asked;
+}
 
 Model in_double(const Model& model) {
   return in_double(model,
@@ -105,18 +119,16 @@ at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& ge
       .to(like.device());
 }
 
-Model jittered(const Model& exact, const Model& narrow, const std::set<StateId>& entries,
-               double roundings, std::uint64_t seed) {
+Model jittered(const Model& exact, const Roundings& entries, double times, std::uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
   Model copy = exact;
   Editor editor(copy);
   std::unordered_map<const void*, at::Tensor> made;
-  for (StateId id : entries) {
+  for (const auto& [id, rounding] : entries) {
     const at::Tensor tensor(exact.state().tensor(id));
     if (!is_approximate(tensor.scalar_type())) continue;
     at::Tensor& other = made[tensor.unsafeGetTensorImpl()];
-    const double part = roundings * rounding(narrow.state().tensor(id).scalar_type());
-    if (!other.defined()) other = tensor * random_factors(tensor, part, generator);
+    if (!other.defined()) other = tensor * random_factors(tensor, times * rounding, generator);
     editor.set_state(id, other);
   }
   editor.commit_as_origin(exact.source());

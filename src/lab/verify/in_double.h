@@ -6,7 +6,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "refx/model.h"
@@ -21,15 +22,18 @@ Model in_double(const Model& model);
 using Widen = std::function<at::Tensor(const at::Tensor&)>;
 Model in_double(const Model& model,
                 const std::function<at::Tensor(const at::Tensor&, const Widen&)>& keep);
+// The dtype that a node asks for, as an argument or by its name.
+std::optional<c10::ScalarType> dtype_asked_for(const Node& node);
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
 
 // From 1 - part to 1 + part, one for each element.
 at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& generator);
 
-// `exact` with these entries of its state off by up to `roundings` roundings in the dtype that they
-// have in `narrow`, at random.
-Model jittered(const Model& exact, const Model& narrow, const std::set<StateId>& entries,
-               double roundings, std::uint64_t seed);
+// What one rounding may do to entries of a state, as a part of them.
+using Roundings = std::map<StateId, double>;
+
+// `exact` with these entries of its state off by up to `times` their roundings, at random.
+Model jittered(const Model& exact, const Roundings& entries, double times, std::uint64_t seed);
 
 bool is_approximate(c10::ScalarType dtype);  // floating-point or complex
 

@@ -91,6 +91,37 @@ std::set<StateId> changed_entries(const Model& original, const Model& rewritten)
   return missing;
 }
 
+// In the dtype that they have, or in the narrowest that the graph asks for in what it computes from
+// stored tensors alone: that may have been computed once and stored.
+Roundings roundings_of(const Model& original, const std::set<StateId>& entries) {
+  Roundings roundings;
+  for (StateId id : entries) roundings[id] = rounding(original.state().tensor(id).scalar_type());
+  std::unordered_map<NodeId, std::set<StateId>> stored;  // what each node is computed from
+  for (NodeId id : original.graph()) {
+    const Node& node = original.graph()[id];
+    std::set<StateId> from;
+    if (const std::string_view name = bound_state(node); !name.empty()) {
+      from = {original.state().find(name)};
+    } else if (node.op == Opcode::call_function || node.op == Opcode::call_method) {
+      bool alone = true;
+      for_each_input(node, [&](NodeId input) {
+        const auto it = stored.find(input);
+        if (it == stored.end())
+          alone = false;
+        else
+          from.insert(it->second.begin(), it->second.end());
+      });
+      if (!alone) continue;
+      if (const auto dtype = dtype_asked_for(node); dtype && is_approximate(*dtype))
+        for (StateId entry : from)
+          if (const auto it = roundings.find(entry); it != roundings.end())
+            it->second = std::max(it->second, rounding(*dtype));
+    }
+    if (!from.empty()) stored.emplace(id, std::move(from));
+  }
+  return roundings;
+}
+
 std::string not_alike(const Run& narrow, const Run& wide) {
   bool same = narrow.values.size() == wide.values.size();
   for (std::size_t i = 0; same && i < narrow.values.size(); ++i) {
@@ -112,9 +143,11 @@ Model WideForms::of(const Model& model) {
 }
 
 Original original_of_forms(const Model& original, const Model& rewritten, WideForms& forms) {
-  Original result{original, {}, {}, {}, changed_entries(original, rewritten)};
+  Original result{
+      original, {}, {}, {}, roundings_of(original, changed_entries(original, rewritten))};
   for (StateId id : original.state())
-    if (original.state()[id].kind == StateKind::parameter) result.parameters.insert(id);
+    if (original.state()[id].kind == StateKind::parameter)
+      result.parameters[id] = rounding(original.state().tensor(id).scalar_type());
   try {
     result.wide = forms.of(original);
   } catch (const Error& error) {
@@ -165,8 +198,8 @@ Run Witness::run_in_fp64(const Model& wide_form, exec::Watcher* watcher) const {
 Run Witness::disturbed(Noise noise, double roundings, RoundingNoise::Decisions decisions,
                        std::uint64_t seed, std::set<std::string>* flipped) const {
   const bool weights = noise == Noise::weights;
-  const Model model = jittered(*original_.wide, original_.model,
-                               weights ? original_.changed : original_.parameters, roundings, seed);
+  const Model model = jittered(*original_.wide, weights ? original_.changed : original_.parameters,
+                               roundings, seed);
   RoundingNoise watcher(
       trace_, {.in_fp64 = weights, .roundings = roundings, .decisions = decisions, .seed = seed});
   Run run = run_in_fp64(model, &watcher);

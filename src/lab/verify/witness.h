@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "lab/verify/in_double.h"
 #include "lab/verify/judge.h"
 #include "lab/verify/noise.h"
 
@@ -27,8 +28,8 @@ struct Original {
   Model model;
   std::optional<Model> wide;
   std::string why_not_wide;
-  std::set<StateId> parameters;
-  std::set<StateId> changed;  // entries whose bits the rewritten model does not have
+  Roundings parameters;
+  Roundings changed;  // entries whose bits the rewritten model does not have
 };
 Original original_of_forms(const Model& original, const Model& rewritten, WideForms& forms);
 
