@@ -1,7 +1,9 @@
 #include "edit/carry_back.h"
 
-#include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/equal.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "pt2/safetensors.h"
 
-#include <ATen/Functions.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 #include "pt2/stored_tensor.h"
 
-#include <ATen/Functions.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/TensorImpl.h>
 #include <fmt/format.h>

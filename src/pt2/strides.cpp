@@ -1,7 +1,7 @@
 #include "pt2/strides.h"
 
-#include <ATen/Functions.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_strided.h>
 #include <fmt/format.h>
 
 #include <charconv>

@@ -1,7 +1,9 @@
 #include "lab/check/trial.h"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/randint.h>
 #include <fmt/format.h>
 
 #include <algorithm>
