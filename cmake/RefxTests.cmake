@@ -9,8 +9,17 @@ find_package(rapidcheck QUIET)
 find_library(REFX_LIB_zip zip) # a second opinion on malformed archives
 mark_as_advanced(REFX_LIB_zip)
 if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_LIB_zip)
-  refx_executable(refx_tests refx_objects ${test_sources})
+  # Half of what all there is takes to compile. What they include is compiled once, and they themselves
+  # need not be fast: the library that they link is as it ships.
+  add_executable(refx_tests ${test_sources})
+  refx_stands_on(refx_objects refx_tests OWN_HEADERS)
   target_include_directories(refx_tests PRIVATE tests)
+  target_compile_options(refx_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(REFX_PCH)
+    target_precompile_headers(
+      refx_tests PRIVATE <ATen/ATen.h> <fmt/format.h> <gtest/gtest.h> <filesystem> <fstream> <random>
+      <sstream> <string> <vector> ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
+  endif()
   target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest refx_file_libraries ${REFX_LIB_zip})
 
   # Models that torch exports, for the tests of the program.
@@ -92,8 +101,11 @@ if(BUILD_TESTING AND EXISTS ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
               -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
               -DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS}
             --test-command consumer)
+  add_test(NAME installed_files
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/install_consumer/installed.sh ${stage}/prefix ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_FLAGS}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(install PROPERTIES FIXTURES_SETUP installed)
-  set_tests_properties(install_consumer PROPERTIES FIXTURES_REQUIRED installed)
+  set_tests_properties(install_consumer installed_files PROPERTIES FIXTURES_REQUIRED installed)
 endif()
 
 # ---- examples: built by default, run as tests -------------------------------------------------
