@@ -10,6 +10,7 @@
 
 #include "oracle.h"
 #include "refx/error.h"
+#include "refx/explain.h"
 
 namespace refx::testing {
 
@@ -265,7 +266,10 @@ void expect_applies(const Transformation& transformation, const Model& original)
 }
 
 void expect_refused(const std::string& name, const Model& original, std::string_view reason) {
-  expect_refused(find_transformation(name), original, reason);
+  const Transformation& transformation = find_transformation(name);
+  for (const Refusal& refusal : transformation.find(original).refusals)
+    EXPECT_NO_THROW(explain(refusal.reason)) << "not in docs/refusals.md: " << refusal.reason;
+  expect_refused(transformation, original, reason);
 }
 
 void expect_refused(const Transformation& transformation, const Model& original,

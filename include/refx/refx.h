@@ -10,6 +10,7 @@
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/executor.h"
+#include "refx/explain.h"
 #include "refx/from_module.h"
 #include "refx/hint.h"
 #include "refx/inputs.h"

@@ -2,7 +2,7 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'attribute_at', 'code_source', 'load', 'load_rules', 'operator_parts', 'parse_rules', 'passes_lint', 'preserves_computation', 'printable', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'attribute_at', 'code_source', 'explain', 'load', 'load_rules', 'operator_parts', 'parse_rules', 'passes_lint', 'preserves_computation', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
@@ -183,6 +183,10 @@ def attribute_at(module: typing.Any, path: str) -> typing.Any:
 def code_source(graph: typing.Any) -> list:
     """
     Everything in a graph that its code is generated from, in one flat list.
+    """
+def explain(what: str) -> str:
+    """
+    What a transformation does, by its name; or what a refusal means, by its reason.
     """
 def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> Model:
     ...

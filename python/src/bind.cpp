@@ -3,6 +3,7 @@
 #include "bind.h"
 
 #include "hints.h"
+#include "refx/explain.h"
 #include "refx/registry.h"
 #include "refx/target.h"
 #include "util/printable.h"
@@ -47,6 +48,8 @@ PYBIND11_MODULE(_core, m) {
         return all;
       },
       "Name and summary of every transformation of the library.");
+  m.def("explain", &refx::explain, py::arg("what"),
+        "What a transformation does, by its name; or what a refusal means, by its reason.");
   m.def(
       "preserves_computation",
       [](const std::string& name) {

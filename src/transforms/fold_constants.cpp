@@ -1,10 +1,9 @@
-// Before:   y = f(g(w), 2)                 w stored and never changed; or no tensor at all:
-// arange(8) After:    y = c                          c stored, a new constant; g, f and what only
-// they read go Refuses:  parameters that are trained; buffers that the model changes; random
-// numbers; memory that
-//           may be written in place; a result of the model; one that would make the model larger,
-//           or is larger on the way than all its tensors; what does not run, or whose size only a
-//           run tells; a value that enters or leaves a module that keeps its calls
+// Before:   y = f(g(w), 2)                 w stored and never changed; or no tensor: arange(8)
+// After:    y = c                          c stored, a new constant; what only y needed goes
+// Refuses:  parameters that are trained; buffers that the model changes; random numbers; memory
+//           that may be written in place; a result of the model; one that would make the model
+//           larger, or is larger on the way than all its tensors; what does not run, or whose size
+//           only a run tells; a value that enters or leaves a module that keeps its calls
 // Numerics: the same bits: computed once by the executor, as the model would every time
 //
 // Views alone are no site: they cost nothing, and others look for the weight behind them.

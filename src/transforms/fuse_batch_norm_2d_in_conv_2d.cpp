@@ -1,6 +1,7 @@
 // Before:   y = batch_norm(conv(x, W, b))          in evaluation mode
-// After:    y = conv(x, W * s, b * s + t)          s = weight / sqrt(var + eps), t = bias - mean *
-// s Refuses:  training mode, no running statistics; a convolution result that anyone else sees, or
+// After:    y = conv(x, W * s, b * s + t)
+//           s = weight / sqrt(var + eps), t = bias - mean * s
+// Refuses:  training mode, no running statistics; a convolution result that anyone else sees, or
 //           without a batch dimension; shared tensors or modules; different dtypes or devices;
 //           anything that is not finite; a write to x between the two
 // Numerics: folded in fp64, rounded once

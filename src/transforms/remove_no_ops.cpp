@@ -1,7 +1,7 @@
 // Before:   y = dropout(x)                 in eval; a copy, a conversion to the dtype it has, a
 // view
 //                                          of the shape it has, x * 1, two transpositions that undo
-//                                          each other, …: ops/no_op.h
+//                                          each other, …
 // After:    whoever reads y reads x
 // Refuses:  memory that may be written in place; a copy with other strides; a result of the model
 //           that would become an input, a stored tensor or another result, or share their memory;
