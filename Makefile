@@ -7,14 +7,25 @@ setup:  ## install what is missing: Debian packages, .venv with torch
 	@scripts/setup.sh
 
 build: build/build.ninja  ## build the library, the program, the Python package (into .venv) and the tests
+	@[ -x build/bin/refx_tests ] || echo "make: building library, program, package and tests: a quarter of an hour on two cores, this once"
 	@cmake --build --preset release -j $(JOBS)
 	@.venv/bin/python -c "import os, sysconfig as s; open(s.get_path('purelib') + '/refx.pth', 'w').write(os.getcwd() + '/build/python\n')"
 
 test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)
 
-demo: build  ## build, then show the program at work
+program: build/build.ninja  ## build the program only, build/bin/refx
+	@[ -x build/bin/refx ] || echo "make: building the program: some minutes on two cores, this once"
+	@cmake --build --preset release --target refx_cli -j $(JOBS)
+
+demo: program  ## build the program, then show it at work
 	@build/bin/refx demo
+
+wheel: build/build.ninja  ## build a wheel for the torch in .venv, into dist/
+	@CXX=$$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' build/CMakeCache.txt) \
+	  .venv/bin/python -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist \
+	  -C cmake.define.REFX_WERROR=ON . # compiled as `make build` does, so that ccache has it
+	@ls dist/*.whl
 
 bench: build  ## build and run the benchmarks
 	@for b in $$(ls build/bin/bench_* 2>/dev/null); do echo "== $$b"; $$b || exit 1; done
@@ -62,4 +73,4 @@ build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/buil
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build test demo bench asan tsan fuzz torture setup-clang debug lint format clean
+.PHONY: help setup build program test demo wheel bench asan tsan fuzz torture setup-clang debug lint format clean

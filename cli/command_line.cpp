@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "completion.h"
+#include "manual_page.h"
 #include "output.h"
 #include "refx/error.h"
 #include "refx/registry.h"
@@ -190,7 +191,7 @@ class CommandLine {
   CheckOptions check_options;
   ReportOptions report_options;
   std::vector<std::string> rules_;
-  std::string shell;
+  std::string what, shell;
 };
 
 void CommandLine::define_reading() {
@@ -200,6 +201,16 @@ void CommandLine::define_reading() {
                   [this] { return list(list_options); });
   rules(sub);
   json(sub, list_options.json);
+
+  sub = add("explain", "Say what a transformation does, or what a refusal means",
+            "  refx explain merge-linears\n"
+            "  refx explain 'is used in more than one place'",
+            [this] { return explain(what); });
+  sub->add_option("WHAT", what, "A name from `refx list`, or a reason that refx gave")
+      ->type_name(kTransformation)
+      ->option_text(" ")
+      ->required();
+  rules(sub);
 
   sub = add("inspect", "Show what is in a model and what could be done to it",
             "  refx inspect model.pt2            operators, tensors, sites, refusals\n"
@@ -497,6 +508,16 @@ void CommandLine::define_others() {
                     return int{kDone};
                   });
   sub->add_option("SHELL", shell, "bash, zsh or fish")->option_text(" ")->required();
+  add("man", "Print the manual page", "  refx man | man -l -", [this] {
+    std::vector<Chapter> chapters;
+    for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
+      chapters.push_back({"refx " + one->get_name(), one->help("refx")});
+    // Its own help, not that of the command that was chosen.
+    const std::string all =
+        app.get_formatter()->make_help(&app, "refx", CLI::AppFormatMode::Normal);
+    say_exactly(manual_page(all, chapters));
+    return int{kDone};
+  });
 }
 
 std::vector<CommandInfo> CommandLine::commands() const {

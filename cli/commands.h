@@ -28,6 +28,8 @@ struct ListOptions {
 };
 int list(const ListOptions& options);
 
+int explain(const std::string& what);
+
 struct InspectOptions {
   std::string model;
   bool graph = false, json = false;

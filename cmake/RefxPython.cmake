@@ -36,24 +36,22 @@ set_target_properties(
 # Read before the extension is loaded, which another torch would not let happen.
 file(WRITE ${PROJECT_BINARY_DIR}/python/refx/_build.py
      "VERSION = \"${PROJECT_VERSION}\"\nTORCH = \"${LibTorch_VERSION}\"\n")
-file(GLOB entries CONFIGURE_DEPENDS python/refx/*)
+file(GLOB entries CONFIGURE_DEPENDS python/refx/* ${PROJECT_SOURCE_DIR}/python/refx_program)
 list(FILTER entries EXCLUDE REGEX /__pycache__$)
 foreach(entry IN LISTS entries)
-  cmake_path(GET entry FILENAME name)
-  file(CREATE_LINK ${entry} ${PROJECT_BINARY_DIR}/python/refx/${name} SYMBOLIC)
+  cmake_path(RELATIVE_PATH entry BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE name)
+  file(CREATE_LINK ${entry} ${PROJECT_BINARY_DIR}/${name} SYMBOLIC)
 endforeach()
 
 if(SKBUILD)
-  # site-packages/refx/_core.so finds librefx beside it and torch next door; so does the program,
-  # from the scripts folder.
+  # site-packages/refx/_core.so finds librefx beside it; torch is loaded by then. The program is told where
+  # torch is, by refx_program.
   set_target_properties(refx_python refx PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib")
   install(FILES ${PROJECT_BINARY_DIR}/python/refx/_build.py DESTINATION refx COMPONENT wheel)
   install(TARGETS refx_python refx LIBRARY DESTINATION refx COMPONENT wheel NAMELINK_SKIP)
   if(TARGET refx_cli)
-    set(site lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/site-packages)
-    set_target_properties(
-      refx_cli PROPERTIES INSTALL_RPATH "$ORIGIN/../${site}/refx;$ORIGIN/../${site}/torch/lib")
-    install(TARGETS refx_cli RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT wheel)
+    set_target_properties(refx_cli PROPERTIES INSTALL_RPATH "$ORIGIN/..")
+    install(TARGETS refx_cli RUNTIME DESTINATION refx/bin COMPONENT wheel)
   endif()
 endif()
 
@@ -66,6 +64,11 @@ if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
   endforeach()
   # What it measures should not be disturbed.
   set_tests_properties(python_lab PROPERTIES PROCESSORS 2)
+  # The wheel, built as `make build` builds, and installed as people do.
+  add_test(NAME wheel COMMAND sh -ec "make -s wheel; exec tests/wheel.sh dist/refx-${PROJECT_VERSION}-*.whl \"$1\" build-wheel/installed"
+                              sh ${Python_EXECUTABLE}
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(wheel PROPERTIES PROCESSORS 2 TIMEOUT 3600 ENVIRONMENT OMP_NUM_THREADS=1)
   # The examples, one after the other: most of their time is the import of torch.
   file(GLOB example_scripts CONFIGURE_DEPENDS examples/*.py)
   add_test(NAME python_examples

@@ -7,25 +7,15 @@ any order, bit for bit. ``refx.load`` opens what ``torch.export.save`` wrote; ``
 
 import torch
 
+from refx_program import wrong_torch
+
 from . import _build
 
-
-def _check_torch() -> None:
-    def minor(version: str) -> str:
-        return ".".join(version.split(".")[:2])
-
-    if minor(torch.__version__) != minor(_build.TORCH):
-        raise ImportError(
-            f"refx {_build.VERSION} was built for torch {_build.TORCH}, but this is torch "
-            f"{torch.__version__}: install torch {minor(_build.TORCH)}, or build refx again with "
-            "`pip install --no-build-isolation --force-reinstall refx`"
-        )
-
-
-_check_torch()
+if _problem := wrong_torch(torch.__version__, _build.TORCH, _build.VERSION):
+    raise ImportError(_problem)
 
 from . import _core  # noqa: E402
-from ._core import Error, InternalError  # noqa: E402
+from ._core import Error, InternalError, explain  # noqa: E402
 from ._lab import Benchmark, Bisection, Report, Sensitivity, Tuning, Verification  # noqa: E402
 from ._model import DetachedTensor, Model, Site, export, from_exported, load  # noqa: E402
 from ._rule import Any, Factor, Matched, Rule, Weight, either, rule, rules  # noqa: E402
@@ -34,7 +24,7 @@ from ._step import Step  # noqa: E402
 __version__ = _build.VERSION
 
 __all__ = ["Any", "Benchmark", "Bisection", "DetachedTensor", "Error", "Factor", "InternalError", "Matched", "Model",
-           "Report", "Rule", "Sensitivity", "Site", "Step", "Tuning", "Verification", "Weight", "either", "export",
-           "from_exported", "fx", "load", "rule", "rules"]
+           "Report", "Rule", "Sensitivity", "Site", "Step", "Tuning", "Verification", "Weight", "either", "explain",
+           "export", "from_exported", "fx", "load", "rule", "rules"]
 
 from . import fx  # noqa: E402

@@ -29,8 +29,9 @@ TEST_F(Completion, OffersCommands) {
   EXPECT_EQ(offered("refx --v"), "--version\n");
   EXPECT_EQ(offered("refx ''"),
             "--help\n--"
-            "version\napply\nbench\nbisect\ncheck\ncompletion\ndemo\ndetach\ndiff\nforget\ninspect"
-            "\nlist\nlog\n"
+            "version\napply\nbench\nbisect\ncheck\ncompletion\ndemo\ndetach\ndiff\nexplain\nforget"
+            "\ninspect"
+            "\nlist\nlog\nman\n"
             "report\nreverse\nrun\nsensitivity\ntune\nverify\n");
 }
 

@@ -7,6 +7,7 @@
 #include <regex>
 #include <sstream>
 
+#include "refx/explain.h"
 #include "refx/registry.h"
 
 namespace refx::testing {
@@ -118,6 +119,7 @@ Options:
 
 Commands:
   list                    List the transformations
+  explain                 Say what a transformation does, or what a refusal means
   inspect                 Show what is in a model and what could be done to it
   log                     List the steps of a model, oldest first
   diff                    Show how two models differ, or a model and its original
@@ -135,6 +137,7 @@ Commands:
   report                  Write a page that shows a model, its steps and what they do
   demo                    Rewrite a small model, and take it back step by step
   completion              Print a completion script for a shell
+  man                     Print the manual page
 
 Examples:
   refx inspect model.pt2                            what is in it, and what could be done
@@ -171,14 +174,36 @@ Examples:
   refx apply model.pt2 all --except 'head.*' -o fast.pt2
   refx apply model.pt2 fuse-bias-in-linear --site 'encoder.0.*' --dry-run
 )");
-  for (const char* command : {"list", "inspect", "log", "diff", "apply", "reverse", "detach",
-                              "forget", "run", "verify", "demo", "completion"}) {
+  for (const char* command :
+       {"list", "explain", "man", "inspect", "log", "diff", "apply", "reverse", "detach", "forget",
+        "run", "verify", "demo", "completion"}) {
     const Result help = run(fmt::format("{} --help", command));
     EXPECT_EQ(help.code, 0) << command;
     const auto examples = help.out.find("\nExamples:\n");
     ASSERT_NE(examples, help.out.npos) << help.out;
     EXPECT_NE(help.out.find(fmt::format("refx {}", command), examples), help.out.npos) << help.out;
   }
+}
+
+TEST_F(Program, ExplainsTransformationsAndRefusals) {
+  const Result said = run("explain merge-linears");
+  EXPECT_EQ(said.code, 0);
+  EXPECT_EQ(said.out, refx::explain("merge-linears"));
+  EXPECT_EQ(run("explain 'is used in more than one place'").out,
+            refx::explain("is used in more than one place"));
+  expect_error("explain merge-linear",
+               "'merge-linear' is neither a transformation nor a reason that refx gives; did you "
+               "mean 'merge-linears'?");
+}
+
+TEST_F(Program, TheManualPageHasTheHelpOfEveryCommand) {
+  const Result page = run("man");
+  EXPECT_EQ(page.code, 0);
+  EXPECT_TRUE(page.out.starts_with(".TH REFX 1 ")) << page.out;
+  const std::string unescaped = std::regex_replace(page.out, std::regex(R"(\\-)"), "-");
+  EXPECT_NE(unescaped.find(run("--help").out), page.out.npos);
+  for (const char* command : {"apply", "tune", "man"})
+    EXPECT_NE(unescaped.find(run(fmt::format("{} --help", command)).out), page.out.npos) << command;
 }
 
 TEST_F(Program, PrintsItsVersion) {

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs the wheel where people install it, and uses it there. The torch of .venv stands in for theirs.
+# usage: tests/wheel.sh WHEEL PYTHON-OF-VENV FOLDER
+set -euo pipefail
+wheel=$(readlink -f "$1") python=$2 folder=$3
+packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+base=$("$python" -c 'import sys; print(sys._base_executable)')
+pip=("$python" -m pip -q --disable-pip-version-check --no-cache-dir)
+rm -rf "$folder" && mkdir -p "$folder" && cd "$folder"
+unset PYTHONPATH REFX_PROGRAM
+
+fail() { echo "wheel: $*" >&2; exit 1; }
+
+# Program and package in an environment: PROGRAM COMMAND...
+works() {
+  local program=$1; shift
+  [[ $("$program" --version) == "refx "* ]] || fail "$program does not start"
+  [[ $("$@" -m refx --version) == "refx "* ]] || fail "python -m refx does not start: $*"
+  "$program" demo >demo.txt || fail "$program demo"
+  "$@" - <<'PYTHON' || fail "import refx: $*"
+import pathlib, refx, refx.fx, torch
+assert (pathlib.Path(refx.__file__).parent / "_core.pyi").exists(), "no stubs"
+model = refx.export(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval(), (torch.randn(2, 4),))
+model.apply("fuse-bias-in-linear")
+assert model.verify() and model.report("page.html") and pathlib.Path("page.html").stat().st_size > 10_000
+model.reverse()
+PYTHON
+}
+
+# ---- an environment of its own, torch next door
+"$base" -m venv --without-pip own
+site=$(own/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+for entry in "$packages"/*; do
+  case ${entry##*/} in refx.pth | pip | pip-*) ;; *) ln -s "$entry" "$site/" ;; esac
+done
+"${pip[@]}" --python own/bin/python install --no-deps --no-index "$wheel"
+works own/bin/refx own/bin/python
+
+# ---- for one user, torch in the system
+"$base" -m venv --without-pip --system-site-packages system
+echo "$packages" >"$(system/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
+export PYTHONUSERBASE=$PWD/user
+"${pip[@]}" --python system/bin/python install --no-deps --no-index --user "$wheel"
+works user/bin/refx system/bin/python
+"${pip[@]}" --python system/bin/python uninstall -y refx
+
+# ---- as Debian lays its packages out, torch elsewhere
+"${pip[@]}" --python system/bin/python install --no-deps --no-index --ignore-installed --prefix debian "$wheel"
+mv "$(find debian -name site-packages)" debian/dist-packages
+PYTHONPATH=$PWD/debian/dist-packages works debian/bin/refx system/bin/python
+
+# ---- another torch than it was built for
+sed -i 's/^TORCH = .*/TORCH = "1.99.0"/' "$site/refx/_build.py"
+for command in "own/bin/refx --version" "own/bin/python -c 'import refx'"; do
+  if eval "$command" >said.txt 2>&1; then fail "$command works with another torch"; fi
+  grep -q "was built for torch 1.99.0, but this is torch .*: install torch 1.99, or build refx again" said.txt ||
+    fail "$command says: $(cat said.txt)"
+done
+echo "1 passed, 0 failed"
