@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Installs what the build needs: Debian packages (Node.js among them, if there is none) and a
 # .venv with torch. Running it again is cheap and does nothing. PYTHON chooses the interpreter that
-# makes the .venv. Further packages can be named.
+# makes the .venv, TORCH another version of torch. Further packages can be named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache mold libgtest-dev libbenchmark-dev librapidcheck-dev
           libcli11-dev libzip-dev libsimdjson-dev libxxhash-dev libdeflate-dev strace
-          chromium "$@")
+          chromium pkgconf groff-base zsh fish "$@")
 python=${PYTHON:-python3}
 stamp=.venv/.refx-requirements # a copy of the requirements that were installed
 
+requirements() { sed "${TORCH:+s/^torch==.*/torch==$TORCH/}" requirements-dev.txt; }
 fail() { echo "setup: $*" >&2; exit 1; }
 
 # ---- Debian packages
@@ -19,7 +20,7 @@ fail() { echo "setup: $*" >&2; exit 1; }
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 
-venv_done() { cmp -s requirements-dev.txt "$stamp"; }
+venv_done() { requirements | cmp -s - "$stamp"; }
 if ! venv_done && ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
   packages+=(python3-venv)
 fi
@@ -57,5 +58,5 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
   "$python" -m venv --clear .venv
 fi
 echo "setup: installing requirements-dev.txt into .venv"
-.venv/bin/python -m pip install -qq --disable-pip-version-check -r requirements-dev.txt
-cp requirements-dev.txt "$stamp"
+.venv/bin/python -m pip install -qq --disable-pip-version-check -r <(requirements)
+requirements >"$stamp"
