@@ -5,7 +5,6 @@
 
 #include <map>
 #include <regex>
-#include <sstream>
 
 #include "refx/explain.h"
 #include "refx/registry.h"
@@ -39,21 +38,6 @@ TEST_F(Program, ListsThemAsJson) {
         R"(  {{"name": "{}", "summary": "{}", "reversible": {}, "preserves_computation": {}}})",
         t->name(), t->summary(), t->reversible(), t->preserves_computation()));
   EXPECT_EQ(result.out, fmt::format("[\n{}\n]\n", fmt::join(lines, ",\n")));
-}
-
-// A row for each is not needed: `refx list` has them all. But what is there is true.
-TEST_F(Program, WhatTheReadmeSaysOfTransformationsIsTrue) {
-  const std::string readme = contents("README.md");
-  ASSERT_FALSE(readme.empty()) << "run the tests from the root of the checkout";
-  const std::string title = "\n| name | what it does |\n|---|---|\n";
-  ASSERT_NE(readme.find(title), readme.npos);
-  std::istringstream rows(readme.substr(readme.find(title) + title.size()));
-  for (std::string row; std::getline(rows, row) && row.starts_with('|');) {
-    const std::size_t end = row.find('`', 3);
-    const Transformation* t = lookup_transformation(row.substr(3, end - 3));
-    ASSERT_TRUE(t) << row;
-    EXPECT_EQ(row, fmt::format("| `{}` | {} |", t->name(), t->summary()));
-  }
 }
 
 TEST_F(Program, DemoShowsRewritingAndExactReversal) {
