@@ -40,11 +40,16 @@ NOT_RUN = {
     "make test": "runs this test",
     "make demo": "builds; a test of the program compares what `refx demo` prints",
     "cmake --install build": "the CTest `install` does it",
-    "c++ -std=c++20 app.cpp": "needs an installed refx; the CTest `install_consumer` builds such a program",
+    "c++ app.cpp": "needs an installed refx; tests/install_consumer has a program that is built so",
     "torchrun": "tests/python/lab/test_tune.py runs it",
     "torch.onnx.export": "onnxscript is not among our packages",
 }
-NOT_RUN_LANGUAGES = {"grammar": "a grammar", "drawing": "a drawing", "mermaid": "a drawing"}
+NOT_RUN_LANGUAGES = {
+    "grammar": "a grammar",
+    "drawing": "a drawing",
+    "mermaid": "a drawing",
+    "text": "what `refx explain` says, which test_generated.py compares",
+}
 OPTIONAL = ("jq",)  # programs without which a command is left out
 MEASURED = re.compile(r"^refx (bench|tune)\b")  # what these print differs from machine to machine
 
@@ -321,7 +326,6 @@ def test_what_a_page_shows_is_what_happens(path, files, cpp_program, tmp_path, m
 def test_what_is_not_run_is_there():
     lines = [line.removeprefix("$ ") for path in PAGES for block in blocks(path) for line in block.text.splitlines()]
     assert not [text for text in NOT_RUN if not any(line.startswith(text) for line in lines)]
-    assert set(NOT_RUN_LANGUAGES) <= {block.language for path in PAGES for block in blocks(path)}
 
 
 # ---- what stands between the blocks --------------------------------------------------------------
@@ -370,23 +374,33 @@ def test_files_of_ours_that_pages_name_exist():
     assert not wrong
 
 
+def options(refx):
+    """Of each command of the program, as its completion offers them."""
+    script, of = refx("completion", "fish").out, {}
+    for name in re.findall(r"-n __fish_use_subcommand -a (\S+)", script):
+        of[name] = set(re.findall(rf"subcommand_from {name}' .*?-l ([\w-]+)", script))
+    return of
+
+
 def test_commands_in_the_text_exist_with_their_options(refx):
-    helps, wrong = {}, []
+    of, wrong = options(refx), []
     for path in PAGES:
         for line in split(path)[1].splitlines():
             codes = re.findall(r"`([^`]+)`", line)
-            commands = [code.split()[1] for code in codes if re.match(r"refx [a-z]+( |$)", code)]
-            for name in commands:
-                if name not in helps:
-                    helps[name] = refx.attempt(name, "--help").out
-            # In a row of a table the options stand beside their command.
-            spans = [(codes[0].split()[1], " ".join(codes))] if line.startswith("| `refx ") and len(commands) == 1 else [
-                (code.split()[1], code) for code in codes if re.match(r"refx [a-z]+ ", code)]
-            wrong += [f"{name_of(path)}: refx {name} {option}" for name, text in spans
-                      for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", text)
-                      if not re.search(rf"{option}\b", helps[name])]
-            wrong += [f"{name_of(path)}: refx {name}" for name in commands if f"refx {name}" not in helps[name]]
+            if re.match(r"\| `refx \w+ [A-Z]", line):  # in a table the options stand beside their command
+                codes = [" ".join(code for code in codes if code == codes[0] or not code.startswith("refx ")), *codes[1:]]
+            for code in codes:
+                command = re.match(r"refx ([a-z]+)(?: |$)", code)
+                if command:
+                    wrong += [f"{name_of(path)}: {code}: {option}" for option in re.findall(r"(?<![\w-])--([a-z][\w-]*)", code)
+                              if option not in of.get(command[1], ())]
+                    wrong += [f"{name_of(path)}: {code}"] if command[1] not in of else []
     assert not wrong
+
+
+def test_every_command_is_in_the_readme(refx):
+    text = (ROOT / "README.md").read_text()
+    assert not [name for name in options(refx) if not re.search(rf"`refx {name}\b", text)]
 
 
 def test_names_of_the_package_in_the_text_exist():
