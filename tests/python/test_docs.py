@@ -191,8 +191,9 @@ def cpp_program(tmp_path_factory):
     def finish():
         if not done:
             done.append(compiling.communicate()[0])
-            assert compiling.returncode == 0, done[0]
-            subprocess.run(link, cwd=folder, check=True)
+            if compiling.returncode == 0:
+                subprocess.run(link, cwd=folder, check=True)
+        assert compiling.returncode == 0, done[0]
         return folder / "pages"
 
     yield finish
