@@ -116,6 +116,12 @@ foreach(source IN LISTS example_sources)
   refx_executable(example_${name} refx ${source})
   add_test(NAME example_${name} COMMAND example_${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endforeach()
+if(BUILD_TESTING AND TARGET refx_cli AND REFX_PYTHON AND refx_page_is_built)
+  add_test(NAME example_tour COMMAND ${PROJECT_SOURCE_DIR}/examples/tour.sh)
+  set_tests_properties(
+    example_tour PROPERTIES ENVIRONMENT
+    "REFX_PROGRAM=$<TARGET_FILE:refx_cli>;PYTHON=${REFX_PYTHON};OMP_NUM_THREADS=1;PYTHONUTF8=1")
+endif()
 
 # ---- benchmarks: built by default, so that they keep up; `make bench` runs them ----------------
 
