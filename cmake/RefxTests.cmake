@@ -85,27 +85,34 @@ elseif(BUILD_TESTING)
   message(STATUS "No .venv: `.pt2` files are not tested against Python's torch")
 endif()
 
-# Install into the build tree, then build and run a project that uses find_package(refx).
-if(BUILD_TESTING AND EXISTS ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
-  set(stage ${PROJECT_BINARY_DIR}/install_consumer)
-  add_test(NAME install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR}
-                                --prefix ${stage}/prefix)
+# Install into the build tree, then build and run projects that use find_package(refx).
+set(stage ${PROJECT_BINARY_DIR}/install_consumer)
+function(refx_consumer name source) # and the command to run
   add_test(
-    NAME install_consumer
-    COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test
-            ${PROJECT_SOURCE_DIR}/tests/install_consumer ${stage}/build
+    NAME ${name}
+    COMMAND ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_DIR}/${source} ${stage}/${name}
             --build-generator ${CMAKE_GENERATOR} --build-noclean
             --build-options
               -DCMAKE_PREFIX_PATH=${stage}/prefix
               -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}
               -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}
               -DCMAKE_CXX_FLAGS=${CMAKE_CXX_FLAGS}
-            --test-command consumer)
+            --test-command ${ARGN})
+  set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED installed)
+endfunction()
+if(BUILD_TESTING AND EXISTS ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
+  add_test(NAME install COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR}
+                                --prefix ${stage}/prefix)
+  set_tests_properties(install PROPERTIES FIXTURES_SETUP installed)
+  refx_consumer(install_consumer tests/install_consumer consumer)
   add_test(NAME installed_files
            COMMAND ${PROJECT_SOURCE_DIR}/tests/install_consumer/installed.sh ${stage}/prefix ${CMAKE_CXX_COMPILER} ${CMAKE_CXX_FLAGS}
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(install PROPERTIES FIXTURES_SETUP installed)
-  set_tests_properties(install_consumer installed_files PROPERTIES FIXTURES_REQUIRED installed)
+  set_tests_properties(installed_files PROPERTIES FIXTURES_REQUIRED installed)
+  if(models_fixture)
+    refx_consumer(example_server examples/server server ${models}/small.pt2 0.1 ${stage}/back.pt2)
+    set_tests_properties(example_server PROPERTIES FIXTURES_REQUIRED "installed;${models_fixture}")
+  endif()
 endif()
 
 # ---- examples: built by default, run as tests -------------------------------------------------
