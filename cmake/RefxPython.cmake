@@ -77,4 +77,10 @@ if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
                    ${Python_EXECUTABLE} ${example_scripts}
            WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(python_examples PROPERTIES ENVIRONMENT "${environment}")
+  if(refx_page_is_built)
+    add_test(NAME python_notebook
+             COMMAND ${Python_EXECUTABLE} tests/python/run_notebook.py examples/notebook.ipynb
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(python_notebook PROPERTIES ENVIRONMENT "${environment}")
+  endif()
 endif()
