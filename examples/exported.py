@@ -19,7 +19,9 @@ with tempfile.TemporaryDirectory() as folder:
 
     model = refx.load(path)
     print(model)
-    print(model.verify())
+    verification = model.verify()
+    print(verification)
+    assert verification
     torch.testing.assert_close(model(x), net(x))
     model.reverse()
     assert torch.equal(model.state_dict()["0.weight"], net[0].weight)

@@ -1,4 +1,4 @@
-"""Merge the linears of a traced model, train it so, and take the merge back."""
+"""Rewrite a traced model, look at the steps, and take them back."""
 
 import torch
 from torch import nn
