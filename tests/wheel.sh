@@ -2,7 +2,7 @@
 # Installs the wheel where people install it, and uses it there. The torch of .venv stands in for theirs.
 # usage: tests/wheel.sh WHEEL PYTHON-OF-VENV FOLDER
 set -euo pipefail
-wheel=$(readlink -f "$1") python=$2 folder=$3
+wheel=$(readlink -f "$1") python=$(realpath -s "$2") folder=$3
 packages=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 base=$("$python" -c 'import sys; print(sys._base_executable)')
 pip=("$python" -m pip -q --disable-pip-version-check --no-cache-dir)
@@ -40,12 +40,12 @@ works own/bin/refx own/bin/python
 "$base" -m venv --without-pip --system-site-packages system
 echo "$packages" >"$(system/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
 export PYTHONUSERBASE=$PWD/user
-"${pip[@]}" --python system/bin/python install --no-deps --no-index --user "$wheel"
+"${pip[@]}" --python system/bin/python install --no-deps --no-index --no-warn-script-location --user "$wheel"
 works user/bin/refx system/bin/python
 "${pip[@]}" --python system/bin/python uninstall -y refx
 
 # ---- as Debian lays its packages out, torch elsewhere
-"${pip[@]}" --python system/bin/python install --no-deps --no-index --ignore-installed --prefix debian "$wheel"
+"${pip[@]}" --python system/bin/python install --no-deps --no-index --ignore-installed --no-warn-script-location --prefix debian "$wheel"
 mv "$(find debian -name site-packages)" debian/dist-packages
 PYTHONPATH=$PWD/debian/dist-packages works debian/bin/refx system/bin/python
 
