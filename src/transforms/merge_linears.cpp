@@ -178,8 +178,9 @@ Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::i
   Node node{.op = Opcode::call_function, .type = old.type, .meta = old.meta};
   const bool aten = linear.spelling == Spelling::aten;
   if (!tolerates_column_slice(editor.model(), linear.node, width)) {
-    node.target = aten ? "aten.narrow_copy.default" : "torch.narrow_copy";
-    node.args = {merged, -1, start, width};
+    // Not narrow_copy, which has no derivative before torch 2.13.
+    node.target = aten ? "aten.slice_copy.Tensor" : "torch.slice_copy";
+    node.args = {merged, -1, start, start + width};
     return node;
   }
   if (aten) {

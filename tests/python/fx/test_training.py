@@ -194,3 +194,26 @@ def test_a_fold_that_was_written_through_data_is_refused():
     with pytest.raises(refx.Error, match="discard"):
         reverse(gm)
     reverse(gm, discard_changes=True)
+
+
+def test_columns_that_are_copied_have_a_derivative():
+    """narrow_copy has none before torch 2.13."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.q(x).view(-1) + torch.relu_(self.k(x)).view(-1)
+
+    model, x = Net(), torch.randn(3, 4)
+    for make in trace, lambda m: torch.export.export(m, (x,)).module(check_guards=False):
+        plain, gm = make(copy.deepcopy(model)), make(copy.deepcopy(model))
+        MergeLinears()(gm)
+        copies = [n for n in gm.graph.nodes if str(n.target).find("copy") >= 0]
+        assert len(copies) == 2 and not any("narrow_copy" in str(n.target) for n in copies)
+        step(plain, (x,))
+        step(gm, (x,))
+        MergeLinears()(gm, reverse=True)
+        for a, b in zip(gm.state_dict().values(), plain.state_dict().values()):
+            torch.testing.assert_close(a, b)
