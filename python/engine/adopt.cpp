@@ -121,13 +121,16 @@ class Adoption {
     auto replaced = replaced_.find(impl);
     if (replaced == replaced_.end()) return;
     const bool same = stamp && !is_changed(*stamp, change.after->tensor);
+    const bool filled = change.after->tensor.is_meta() && !replaced->second.is_meta();
     set_tensor(change.after, replaced->second);
     if (same) *stamp = stamp_of(stamp->state, replaced->second);
+    if (stamp && filled) stamp->changed = true;  // a model was loaded into the plan of it
   }
 
   void convert_before(Change<StateEntry>& change, const Conversion& conversion) {
     const at::Tensor old(change.before->tensor);
     const Impl impl = old.unsafeGetTensorImpl();
+    if (old.is_meta() && !conversion.device.is_meta()) return;  // there is nothing to convert
     converted_.emplace(impl, conversion);
     if (!replaced_.count(impl)) {
       const bool converts = conversion.dtype && at::isFloatingType(old.scalar_type());

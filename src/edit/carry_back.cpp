@@ -24,17 +24,19 @@ at::Tensor part_of(const at::Tensor& whole, const Piece& piece) {
 
 // The piece's values in a tensor that is otherwise like the original.
 at::TensorBase like_original(const at::Tensor& values, const at::Tensor& original) {
+  // One without data does not say where data is to be.
+  const auto options = original.is_meta() ? values.options() : original.options();
   // Overlapping elements (an expanded tensor) cannot hold different values.
-  at::Tensor result =
-      original.is_non_overlapping_and_dense()
-          ? at::empty_strided(original.sizes(), original.strides(), original.options())
-          : at::empty(original.sizes(), original.options());
+  at::Tensor result = original.is_non_overlapping_and_dense()
+                          ? at::empty_strided(original.sizes(), original.strides(), options)
+                          : at::empty(original.sizes(), options);
   result.copy_(values.reshape(original.sizes()));
   result.set_requires_grad(original.requires_grad());
   return result;
 }
 
 bool left_alone(const at::Tensor& values, const at::Tensor& original) {
+  if (values.is_meta()) return original.is_meta();
   try {
     require_content(original);
   } catch (const LostContent&) {
@@ -82,7 +84,7 @@ void carry(const Step& step, const StateEntry& entry, const std::vector<const Pi
       refuse(step, entry.name, "and has another shape now");
     const at::Tensor values = part_of(current, *piece);
     if (!part) {
-      if (!values.eq(piece->fill).all().item<bool>())
+      if (!values.is_meta() && !values.eq(piece->fill).all().item<bool>())
         refuse(step, entry.name, "also where it has no original to go back to");
       continue;
     }

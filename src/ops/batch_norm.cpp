@@ -95,7 +95,7 @@ std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
   if (!norm.problem.empty()) return norm;
   for (const Param& param : norm.tensors()) {
     if (norm.problem.empty()) norm.problem = why_shared(model, param);
-    if (norm.problem.empty()) norm.problem = why_not_dense(model, param);
+    if (norm.problem.empty()) norm.problem = why_no_numbers(model, param);
   }
   if (norm.batches && norm.problem.empty()) norm.problem = why_shared(model, *norm.batches);
   return norm;

@@ -60,7 +60,13 @@ Affine affine_of(const Model& model, const BatchNormOp& norm) {
   return affine;
 }
 
-std::string why_not_foldable(const Model& model, const Layer& layer, const BatchNormOp& norm) {
+std::string why_not_foldable(const Model& model, const Layer& layer, const BatchNormOp& norm,
+                             std::optional<Sharing>& sharing) {
+  for (const Param* param : {&layer.weight, layer.bias ? &*layer.bias : nullptr})
+    if (param) {
+      if (std::string why = why_not_parted(model, *param, sharing); !why.empty()) return why;
+      if (std::string why = why_no_numbers(model, *param); !why.empty()) return why;
+    }
   const at::TensorBase& weight = model.state().tensor(layer.weight.state);
   for (const Param& param : norm.tensors()) {
     const std::string& name = model.state()[param.state].name;
@@ -184,18 +190,18 @@ bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold) {
   return at::isfinite(scaled(weight, fold.factor)).all().item<bool>();
 }
 
-std::optional<Param> set_folded(Editor& editor, const Layer& layer, const Fold& fold, NodeId node) {
+Layer set_folded(Editor& editor, Layer layer, const Fold& fold, NodeId node) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const at::Tensor weight = tensor_of(editor.model(), layer.weight);
   at::Tensor new_weight = scaled(weight.detach(), fold.factor);
   at::Tensor new_bias = fold.bias.to(weight.device(), weight.scalar_type());
   new_weight.set_requires_grad(weight.requires_grad());
-  set_param(editor, layer.weight, new_weight);
+  layer.weight = give_param(editor, layer.weight, new_weight, node);
   if (layer.bias) {
     new_bias.set_requires_grad(tensor_of(editor.model(), *layer.bias).requires_grad());
-    set_param(editor, *layer.bias, new_bias);
-    return layer.bias;
+    layer.bias = give_param(editor, *layer.bias, new_bias, node);
+    return layer;
   }
   new_bias.set_requires_grad(weight.requires_grad());
   // Beside "conv.weight" it is "conv.bias"; beside "kernel", a tensor without a module,
@@ -206,7 +212,15 @@ std::optional<Param> set_folded(Editor& editor, const Layer& layer, const Fold& 
                               : owner_path(weight_name) + ".bias";
   const std::string name = editor.state().find(own) ? editor.state().fresh_name(own) : own;
   if (layer.module) set_module_parameter(editor, layer.module, "bias", true);
-  return add_param(editor, layer.weight, name, new_bias, node);
+  layer.bias = add_param(editor, layer.weight, name, new_bias, node);
+  return layer;
+}
+
+void erase_unread(Editor& editor, const Layer& former) {
+  for (const auto& param : {std::optional(former.weight), former.bias})
+    if (param && param->node && editor.graph()[param->node].op == Opcode::get_attr &&
+        editor.graph().num_uses(param->node) == 0)
+      editor.erase_node(param->node);
 }
 
 }  // namespace refx

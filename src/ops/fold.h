@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/batch_norm.h"
+#include "ops/sharing.h"
 
 namespace refx {
 
@@ -16,7 +17,8 @@ struct Affine {
 Affine affine_of(const Model& model, const BatchNormOp& norm);
 
 // Why the two cannot be folded into one layer of the layer's dtype; empty if they can.
-std::string why_not_foldable(const Model& model, const Layer& layer, const BatchNormOp& norm);
+std::string why_not_foldable(const Model& model, const Layer& layer, const BatchNormOp& norm,
+                             std::optional<Sharing>& sharing);
 
 // A layer with a batch norm folded in: its weight times `factor`, and a new bias, both in fp64.
 struct Fold {
@@ -25,8 +27,10 @@ struct Fold {
 };
 // Whether the folded values, rounded to the layer's dtype, are still numbers. Reads the weight.
 bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold);
-// Replaces the layer's tensors by folded ones, rounded once, adding a bias where there was none,
-// which `node` will read. Returns the bias.
-std::optional<Param> set_folded(Editor& editor, const Layer& layer, const Fold& fold, NodeId node);
+// Gives the layer folded tensors instead of its own, rounded once, and a bias where there was none;
+// `node` will read them. Returns the layer with these.
+Layer set_folded(Editor& editor, Layer layer, const Fold& fold, NodeId node);
+// Erases the nodes that read the layer's former tensors for it alone.
+void erase_unread(Editor& editor, const Layer& former);
 
 }  // namespace refx

@@ -56,11 +56,12 @@ bool writes_elsewhere(const Node& node) {
   return out && !out->is<None>();
 }
 
-// What every rewrite of a layer needs: tensors of its own, dense, of one type on one device.
-std::string why_not_rewritable(const Model& model, const Layer& layer) {
+// What every rewrite of a layer needs: tensors, mostly its own, dense, of one type on one device.
+std::string why_not_rewritable(const Model& model, const Layer& layer, Tensors tensors) {
   for (const Param* param : {&layer.weight, layer.bias ? &*layer.bias : nullptr}) {
     if (!param) continue;
-    if (std::string why = why_shared(model, *param); !why.empty()) return why;
+    if (tensors == Tensors::own)
+      if (std::string why = why_shared(model, *param); !why.empty()) return why;
     if (std::string why = why_not_dense(model, *param); !why.empty()) return why;
   }
   if (!layer.bias) return "";
@@ -94,11 +95,11 @@ Layer read_layer(const Model& model, NodeId id, const book::Call& call) {
   return layer;
 }
 
-Layer match_layer(const Model& model, NodeId id, const book::Call& call) {
+Layer match_layer(const Model& model, NodeId id, const book::Call& call, Tensors tensors) {
   Layer layer = read_layer(model, id, call);
   if (layer.problem.empty() && writes_elsewhere(model.graph()[id]))
     layer.problem = "it writes into a given tensor";
-  if (layer.problem.empty()) layer.problem = why_not_rewritable(model, layer);
+  if (layer.problem.empty()) layer.problem = why_not_rewritable(model, layer, tensors);
   return layer;
 }
 
@@ -124,6 +125,7 @@ Node respelled(const Model& model, const Layer& layer, NodeId input,
   };
   set(0, {"input", "self"}, input);
   if (layer.spelling == Spelling::module) return node;
+  set(1, {"weight"}, layer.weight.node);
   set(2, {"bias"}, bias ? Arg(bias->node) : Arg(None{}));
   // Defaults are left out, as torch.export does.
   while (node.args.size() == 3 && node.args.back().is<None>()) node.args.pop_back();
@@ -174,10 +176,10 @@ NodeId LinearOp::input_of(const Model& model, NodeId id) {
   return is_linear(call) ? call.value("input") : NodeId{};
 }
 
-std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id) {
+std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id, Tensors tensors) {
   const book::Call call(model, model.graph()[id]);
   if (!is_linear(call)) return std::nullopt;
-  LinearOp linear{match_layer(model, id, call)};
+  LinearOp linear{match_layer(model, id, call, tensors)};
   if (linear.problem.empty()) linear.problem = why_not_linear(model, linear);
   return linear;
 }
@@ -213,7 +215,7 @@ std::optional<ConvOp> ConvOp::match(const Model& model, NodeId id) {
   const book::Call call(model, model.graph()[id]);
   const bool known = call.is("conv2d") || call.is("conv_transpose2d") || call.is("convolution");
   if (!known || call.spelled() == book::Call::Spelled::method) return std::nullopt;
-  ConvOp conv{match_layer(model, id, call)};
+  ConvOp conv{match_layer(model, id, call, Tensors::maybe_shared)};
   const auto transposed = call.argument("transposed");
   conv.transposed = call.is("conv_transpose2d") || transposed == Arg(true);
   if (const auto groups = call.argument("groups"); groups && groups->get<std::int64_t>())

@@ -28,10 +28,12 @@ struct Layer {
 // Fills spelling, input, weight and bias of a call that takes arguments of these names, and what is
 // wrong with these.
 Layer read_layer(const Model& model, NodeId node, const book::Call& call);
-// And all else that may be a problem.
-Layer match_layer(const Model& model, NodeId node, const book::Call& call);
+// And all else that may be a problem; that others use its tensors too, unless that may be.
+enum class Tensors { own, maybe_shared };
+Layer match_layer(const Model& model, NodeId node, const book::Call& call, Tensors tensors);
 
-// The same layer on another input, with or without a bias. Its type and metadata are not set.
+// The same layer on another input, with its weight, and with or without a bias. Its type and
+// metadata are not set.
 Node respelled(const Model& model, const Layer& layer, NodeId input,
                const std::optional<Param>& bias);
 
@@ -39,7 +41,8 @@ Node respelled(const Model& model, const Layer& layer, NodeId input,
 void set_module_parameter(Editor& editor, ModuleId module, const std::string& name, Arg value);
 
 struct LinearOp : Layer {
-  static std::optional<LinearOp> match(const Model& model, NodeId node);
+  static std::optional<LinearOp> match(const Model& model, NodeId node,
+                                       Tensors tensors = Tensors::own);
   // Of a node that match() found no problem with.
   static LinearOp at(const Model& model, NodeId node);
   // Only whether it is one, and its input: what match() would say of it costs more.
@@ -51,6 +54,7 @@ struct LinearOp : Layer {
                 std::optional<Param>& bias_place) const;
 };
 
+// Others may use its tensors too.
 struct ConvOp : Layer {
   bool transposed = false;
   std::int64_t groups = 1;

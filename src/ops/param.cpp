@@ -41,12 +41,17 @@ std::string_view called_owner(const Model& model, std::string_view state) {
   return {};
 }
 
+bool is_read_by_others(const Model& model, const Param& param) {
+  const std::string& name = model.state()[param.state].name;
+  const bool by_node = static_cast<bool>(param.node);
+  return model.graph().num_readers(name) > (by_node ? 1u : 0u) ||
+         (by_node && model.graph().num_uses(param.node) > 1) ||
+         (by_node && !called_owner(model, name).empty());
+}
+
 std::string why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
-  const bool by_node = static_cast<bool>(param.node);
-  if (model.graph().num_readers(entry.name) > (by_node ? 1u : 0u) ||
-      (by_node && model.graph().num_uses(param.node) > 1) ||
-      (by_node && !called_owner(model, entry.name).empty()))
+  if (is_read_by_others(model, param))
     return fmt::format("'{}' is used in more than one place", entry.name);
   if (model.state().storage_sharers(param.state) > 1)
     return fmt::format("'{}' shares its memory with another tensor", entry.name);
@@ -66,8 +71,13 @@ std::string why_not_dense(const Model& model, const Param& param) {
       dtype != ScalarType::BFloat16)
     return fmt::format("'{}' is {}, not a floating-point type that refx computes with", entry.name,
                        c10::toString(dtype));
-  if (tensor.is_meta()) return fmt::format("'{}' has no data (meta device)", entry.name);
   return "";
+}
+
+std::string why_no_numbers(const Model& model, const Param& param) {
+  const StateEntry& entry = model.state()[param.state];
+  if (entry.tensor.is_meta()) return fmt::format("'{}' has no data (meta device)", entry.name);
+  return why_not_dense(model, param);
 }
 
 namespace {
@@ -117,6 +127,14 @@ void set_param(Editor& editor, const Param& param, const at::Tensor& tensor) {
   const TypePtr type = type_of(tensor);
   const TypePtr& old = editor.graph()[param.node].type;
   if (old && *old != *type) editor.set_type(param.node, type);
+}
+
+Param give_param(Editor& editor, const Param& param, const at::Tensor& tensor, NodeId user) {
+  if (is_read_by_others(editor.model(), param))
+    return add_param(editor, param, editor.state().fresh_name(editor.state()[param.state].name),
+                     tensor, user);
+  set_param(editor, param, tensor);
+  return param;
 }
 
 void erase_param(Editor& editor, const Param& param) {

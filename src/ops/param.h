@@ -29,13 +29,19 @@ bool is_mutated(const Model& model, std::string_view state);
 std::string_view called_owner(const Model& model, std::string_view state);
 // Why the tensor cannot be replaced or dropped together with its one user; empty if it can.
 std::string why_shared(const Model& model, const Param& param);
-// Why its values cannot be computed with; empty if they can.
+// Whether others than the node that `param` is of would see another tensor in its place.
+bool is_read_by_others(const Model& model, const Param& param);
+// Why it cannot become a part of another tensor; empty if it can.
 std::string why_not_dense(const Model& model, const Param& param);
+// Why its values cannot be computed with; empty if they can.
+std::string why_no_numbers(const Model& model, const Param& param);
 
 // A new tensor beside `like`, spelled the same way; `user` is the node that will read it.
 Param add_param(Editor& editor, const Param& like, const std::string& name,
                 const at::Tensor& tensor, NodeId user);
 void set_param(Editor& editor, const Param& param, const at::Tensor& tensor);
+// The tensor for `user` alone: in the place of its own, or beside one that others read too.
+Param give_param(Editor& editor, const Param& param, const at::Tensor& tensor, NodeId user);
 void erase_param(Editor& editor, const Param& param);
 
 }  // namespace refx

@@ -1,5 +1,7 @@
 #include "ops/sharing.h"
 
+#include <fmt/format.h>
+
 namespace refx {
 
 Sharing::Sharing(const Model& model) : graph_(model.graph()), memory_(model) {
@@ -35,6 +37,40 @@ void Sharing::replace(NodeId value, NodeId by) {
   if (returned_.contains(a) || returned_.contains(b)) returned_.insert(both);
   if (outside_.contains(a) || outside_.contains(b)) outside_.insert(both);
   if (results_.contains(value)) results_.insert(by);
+}
+
+namespace {
+
+// Whether anyone may write the entry: what nodes do is known, and that torch's own layers write no
+// parameters.
+bool may_be_written(const Model& model, const StateEntry& entry, const Sharing& sharing) {
+  if (entry.kind != StateKind::parameter || is_mutated(model, entry.name)) return true;
+  for (NodeId reader : model.graph().readers(entry.name))
+    if (sharing.is_written(reader) || sharing.is_returned(reader)) return true;
+  const std::string_view owner = called_owner(model, entry.name);
+  if (owner.empty()) return false;
+  const Module& module = model.modules()[model.modules().find(owner)];
+  return !module.custom.empty() || !module.type.starts_with("torch.nn.");
+}
+
+}  // namespace
+
+std::string why_not_parted(const Model& model, const Param& param,
+                           std::optional<Sharing>& sharing) {
+  const std::string shared = why_shared(model, param);
+  if (shared.empty()) return "";
+  const StateEntry& entry = model.state()[param.state];
+  if (is_mutated(model, entry.name) || !entry.tensor.has_storage()) return shared;
+  // A module has no other name for a tensor of its own.
+  if (!param.node && is_read_by_others(model, param)) return shared;
+  if (!sharing) sharing.emplace(model);
+  for (StateId id : model.state()) {
+    const StateEntry& other = model.state()[id];
+    if (other.tensor.has_storage() && other.tensor.is_alias_of(entry.tensor) &&
+        may_be_written(model, other, *sharing))
+      return fmt::format("{}, where it may be written", shared);
+  }
+  return "";
 }
 
 }  // namespace refx

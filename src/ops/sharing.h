@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "ops/memory.h"
+#include "ops/param.h"
 
 namespace refx {
 
@@ -31,5 +33,9 @@ class Sharing {
   std::unordered_set<NodeId> returned_,
       outside_;  // memory of results; of inputs and stored tensors
 };
+
+// Why the one user that `param` is of cannot be given another tensor instead, while others go on
+// with this one; empty if it can. Works out the sharing if it needs it.
+std::string why_not_parted(const Model& model, const Param& param, std::optional<Sharing>& sharing);
 
 }  // namespace refx

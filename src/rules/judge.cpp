@@ -100,7 +100,7 @@ std::string why_not_these_weights(const Definition& rule, const Model& model, co
   if (rule.once && weights.empty()) return "what is computed once needs a weight";
   for (const Param& weight : weights) {
     if (std::string why = why_shared(model, weight); !why.empty()) return why;
-    if (std::string why = why_not_dense(model, weight); !why.empty()) return why;
+    if (std::string why = why_no_numbers(model, weight); !why.empty()) return why;
     const std::string& name = model.state()[weight.state].name;
     if (const std::string_view owner = weight.node ? std::string_view() : called_owner(model, name);
         !owner.empty() && model.graph().num_callers(owner) > 1)

@@ -62,7 +62,7 @@ bool computes_in_double(const Model& model, const DivOp& div, const at::Tensor& 
 
 std::string why_not_invertible(const Model& model, const DivOp& div) {
   const Param& divisor = *div.tensor;
-  if (std::string why = why_not_dense(model, divisor); !why.empty()) return why;
+  if (std::string why = why_no_numbers(model, divisor); !why.empty()) return why;
   const at::Tensor c = tensor_of(model, divisor);
   if (c.scalar_type() != at::kFloat && c.scalar_type() != at::kDouble)
     return fmt::format("the inverse of the divisor would lose precision in {}",

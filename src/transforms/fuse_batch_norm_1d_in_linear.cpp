@@ -2,8 +2,10 @@
 // After:    y = linear(x, s * W, s * b + t)        or  y = linear(x, W * s, W t + b)
 //           s = weight / sqrt(var + eps), t = bias - mean * s, over two-dimensional activations
 // Refuses:  training mode, no running statistics; activations that are not known to have two
-//           dimensions; an intermediate result that anyone else sees; shared tensors or modules;
+//           dimensions; an intermediate result that anyone else sees; modules that are called
+//           twice; tensors of the batch norm that others use, a weight that someone may write;
 //           different dtypes or devices; anything that is not finite; a write to x between the two
+// Keeps:    a weight that others use too: the linear gets one of its own
 // Numerics: folded in fp64, rounded once
 
 #include <ATen/TensorOperators.h>
@@ -36,7 +38,7 @@ std::optional<Pair> match(const Model& model, NodeId inner, NodeId outer) {
   auto norm = BatchNormOp::match(model, inner);
   const bool norm_first = norm.has_value();
   if (!norm) norm = BatchNormOp::match(model, outer);
-  auto linear = LinearOp::match(model, norm_first ? outer : inner);
+  auto linear = LinearOp::match(model, norm_first ? outer : inner, Tensors::maybe_shared);
   if (!norm || !linear) return std::nullopt;
   return Pair{std::move(*linear), std::move(*norm), norm_first};
 }
@@ -55,7 +57,8 @@ Fold fold(const Model& model, const Pair& pair) {
   return {affine.scale.unsqueeze(1), bias * affine.scale + affine.shift};
 }
 
-std::string why_not(const Model& model, const Pair& pair, LazyWrites& writes) {
+std::string why_not(const Model& model, const Pair& pair, LazyWrites& writes,
+                    std::optional<Sharing>& sharing) {
   if (!pair.norm.problem.empty()) return pair.norm.problem;
   if (!pair.linear.problem.empty()) return pair.linear.problem;
   if (model.graph().num_users(pair.inner()) > 1)
@@ -66,7 +69,8 @@ std::string why_not(const Model& model, const Pair& pair, LazyWrites& writes) {
     return "the activation is not known to have two dimensions (run shape propagation, or flatten)";
   if (rank != 2)
     return fmt::format("the activation has {} dimensions: its channels are not the last", *rank);
-  if (std::string why = why_not_foldable(model, pair.linear, pair.norm); !why.empty()) return why;
+  if (std::string why = why_not_foldable(model, pair.linear, pair.norm, sharing); !why.empty())
+    return why;
   const at::Tensor weight = tensor_of(model, pair.linear.weight);
   if (tensor_of(model, pair.norm.mean).size(0) != weight.size(pair.norm_first ? 1 : 0))
     return "the batch norm has another number of features than the linear";
@@ -95,7 +99,8 @@ std::vector<Pair> pairs_of(const Model& model, const BatchNormOp& norm) {
   if (norm.input)
     if (auto pair = match(model, norm.input, norm.node)) pairs.push_back(std::move(*pair));
   for (NodeId user : model.graph().users(norm.node))
-    if (auto linear = LinearOp::match(model, user); linear && linear->input == norm.node)
+    if (auto linear = LinearOp::match(model, user, Tensors::maybe_shared);
+        linear && linear->input == norm.node)
       pairs.push_back({std::move(*linear), norm, true});
   return pairs;
 }
@@ -105,6 +110,7 @@ std::vector<Pair> pairs_of(const Model& model, const BatchNormOp& norm) {
 Findings FuseBatchNorm1dInLinear::find(const Model& model) const {
   Findings findings;
   LazyWrites writes(model);
+  std::optional<Sharing> sharing;
   for (NodeId id : model.graph()) {
     const auto norm = BatchNormOp::match(model, id);
     if (!norm) continue;
@@ -112,7 +118,7 @@ Findings FuseBatchNorm1dInLinear::find(const Model& model) const {
     std::vector<Refusal> refusals;
     bool found = false;
     for (const Pair& pair : pairs) {
-      std::string reason = why_not(model, pair, writes);
+      std::string reason = why_not(model, pair, writes, sharing);
       Site site = site_of(model, pair);
       if (reason.empty()) {
         findings.sites.push_back(std::move(site));
@@ -133,14 +139,15 @@ Findings FuseBatchNorm1dInLinear::find(const Model& model) const {
 
 void FuseBatchNorm1dInLinear::apply(Editor& editor, const Site& site) const {
   const Pair pair = *match(editor.model(), site.nodes[0], site.nodes[1]);
-  const auto bias = set_folded(editor, pair.linear, fold(editor.model(), pair), pair.outer());
+  const Layer linear = set_folded(editor, pair.linear, fold(editor.model(), pair), pair.outer());
 
   // The outer node yields the value that is kept: it is, or becomes, the linear.
-  Node node = respelled(editor.model(), pair.linear, pair.input(), bias);
+  Node node = respelled(editor.model(), linear, pair.input(), linear.bias);
   node.type = editor.graph()[pair.outer()].type;
   node.meta = editor.graph()[pair.outer()].meta;
   editor.set_node(pair.outer(), std::move(node));
   editor.erase_node(pair.inner());
+  erase_unread(editor, pair.linear);
   pair.norm.erase_tensors(editor);
 }
 

@@ -2,8 +2,10 @@
 // After:    y = conv(x, W * s, b * s + t)
 //           s = weight / sqrt(var + eps), t = bias - mean * s
 // Refuses:  training mode, no running statistics; a convolution result that anyone else sees, or
-//           without a batch dimension; shared tensors or modules; different dtypes or devices;
+//           without a batch dimension; modules that are called twice; tensors of the batch norm
+//           that others use, a weight that someone may write; different dtypes or devices;
 //           anything that is not finite; a write to x between the two
+// Keeps:    a weight that others use too: the convolution gets one of its own
 // Numerics: folded in fp64, rounded once
 
 #include <ATen/TensorOperators.h>
@@ -47,7 +49,7 @@ Fold fold(const Model& model, const ConvOp& conv, const BatchNormOp& norm) {
 }
 
 std::string why_not(const Model& model, const ConvOp& conv, const BatchNormOp& norm,
-                    LazyWrites& writes) {
+                    LazyWrites& writes, std::optional<Sharing>& sharing) {
   if (!conv.problem.empty()) return conv.problem;
   if (model.graph().num_users(conv.node) > 1)
     return "the convolution's result is used by others than the batch norm";
@@ -56,7 +58,7 @@ std::string why_not(const Model& model, const ConvOp& conv, const BatchNormOp& n
   if (const auto rank = known_rank(model, conv.node); rank && rank != 4)
     return fmt::format(
         "the convolution's result has {} dimensions: its channels are not the second", *rank);
-  if (std::string why = why_not_foldable(model, conv, norm); !why.empty()) return why;
+  if (std::string why = why_not_foldable(model, conv, norm, sharing); !why.empty()) return why;
   if (tensor_of(model, norm.mean).size(0) != output_channels(model, conv))
     return "the batch norm has another number of channels than the convolution";
   if (conv.bias && tensor_of(model, *conv.bias).sizes() != tensor_of(model, norm.mean).sizes())
@@ -80,6 +82,7 @@ bool is_two_dimensional(const Model& model, const BatchNormOp& norm) {
 Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
   Findings findings;
   LazyWrites writes(model);
+  std::optional<Sharing> sharing;
   for (NodeId id : model.graph()) {
     const auto norm = BatchNormOp::match(model, id);
     if (!norm) continue;
@@ -90,7 +93,7 @@ Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
     if (reason.empty() && !conv)
       reason = fmt::format("its input '{}' is not a convolution", model.graph()[norm->input].name);
     if (conv) site = {joined_paths({conv->path(model), norm->path(model)}), {conv->node, id}};
-    if (reason.empty()) reason = why_not(model, *conv, *norm, writes);
+    if (reason.empty()) reason = why_not(model, *conv, *norm, writes, sharing);
     if (reason.empty())
       findings.sites.push_back(std::move(site));
     else
@@ -102,14 +105,15 @@ Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
 void FuseBatchNorm2dInConv2d::apply(Editor& editor, const Site& site) const {
   const ConvOp conv = *ConvOp::match(editor.model(), site.nodes[0]);
   const BatchNormOp norm = *BatchNormOp::match(editor.model(), site.nodes[1]);
-  const auto bias = set_folded(editor, conv, fold(editor.model(), conv, norm), norm.node);
+  const Layer folded = set_folded(editor, conv, fold(editor.model(), conv, norm), norm.node);
 
   // The batch norm's node yields the value that is kept: it becomes the convolution.
-  Node node = respelled(editor.model(), conv, conv.input, bias);
+  Node node = respelled(editor.model(), folded, conv.input, folded.bias);
   node.type = editor.graph()[norm.node].type;
   node.meta = editor.graph()[norm.node].meta;
   editor.set_node(norm.node, std::move(node));
   editor.erase_node(conv.node);
+  erase_unread(editor, conv);
   norm.erase_tensors(editor);
 }
 

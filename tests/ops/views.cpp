@@ -124,7 +124,7 @@ std::string param_in(const Model& model, std::string_view node) {
   const auto param = param_of(model, &arg);
   if (!param) return std::string(why_not_stored(model, &arg));
   std::string problem = why_shared(model, *param);
-  if (problem.empty()) problem = why_not_dense(model, *param);
+  if (problem.empty()) problem = why_no_numbers(model, *param);
   return with_problem(name_of(model, *param), problem);
 }
 

@@ -199,6 +199,43 @@ graph():
 )");
 }
 
+// Two convolutions with one weight, each with a batch norm.
+const std::string kShared = R"(
+parameter w : f32[6, 4, 3, 3]
+buffer a.mean : f32[6]
+buffer a.var : f32[6]
+buffer b.mean : f32[6]
+buffer b.var : f32[6]
+graph():
+    %p_w : f32[6, 4, 3, 3] = placeholder[target=p_w](state=w)
+    %a_mean : f32[6] = placeholder[target=a_mean](state=a.mean)
+    %a_var : f32[6] = placeholder[target=a_var](state=a.var)
+    %b_mean : f32[6] = placeholder[target=b_mean](state=b.mean)
+    %b_var : f32[6] = placeholder[target=b_var](state=b.var)
+    %x : f32[2, 4, 7, 7] = placeholder[target=x]
+    %c : f32[2, 6, 5, 5] = call_function[target=aten.conv2d.default](args = (%x, %p_w))
+    %a : f32[2, 6, 5, 5] = call_function[target=aten.batch_norm.default](args = (%c, None, None, %a_mean, %a_var, False, 0.1, 0.001, True))
+    %d : f32[2, 6, 5, 5] = call_function[target=aten.conv2d.default](args = (%x, %p_w))
+    %b : f32[2, 6, 5, 5] = call_function[target=aten.batch_norm.default](args = (%d, None, None, %b_mean, %b_var, False, 0.1, 0.001, True))
+    return (a, b)
+)";
+
+TEST(FuseBatchNorm2d, GivesOneOfTwoThatShareAWeightItsOwn) {
+  const Model original = parse_filled(kShared);
+  expect_applies(kName, original);
+  const std::vector<c10::IValue> inputs = random_inputs(original);
+  for (const std::uint32_t first : {1u, 2u}) {
+    Model model = apply_to(original);
+    ASSERT_EQ(model.history().size(), 2u);
+    EXPECT_EQ(print(model).find("batch_norm"), std::string::npos);
+    reverse(model, StepId(first));
+    EXPECT_EQ(model.history().size(), 1u);
+    expect_same_results(original, model, inputs);
+    reverse_all(model);
+    EXPECT_EQ(snapshot(model), snapshot(original));
+  }
+}
+
 TEST(FuseBatchNorm2d, NamesItsSiteAfterBoth) {
   EXPECT_EQ(site_names(kName, parse_filled(kAten)), Names{"{conv,bn}"});
   EXPECT_EQ(site_names(kName, parse_filled(kModule)), Names{"net.{conv,bn}"});

@@ -378,10 +378,10 @@ TEST(MergeLinears, AViewThatSplitsTheColumnsReadsASlice) {
 }
 
 TEST(MergeLinears, AViewThatASliceWouldBreakReadsACopy) {
-  EXPECT_EQ(aten_user("aten.view.default](args = (%linear, [18]))"), "aten.narrow_copy.default");
-  EXPECT_EQ(aten_user("aten.view.default](args = (%linear, [2, 9]))"), "aten.narrow_copy.default");
+  EXPECT_EQ(aten_user("aten.view.default](args = (%linear, [18]))"), "aten.slice_copy.Tensor");
+  EXPECT_EQ(aten_user("aten.view.default](args = (%linear, [2, 9]))"), "aten.slice_copy.Tensor");
   EXPECT_EQ(target_before(kModule, "    %user = call_method[target=view](args = (%att_q, -1))\n"),
-            "torch.narrow_copy");
+            "torch.slice_copy");
 }
 
 TEST(MergeLinears, AViewBehindAnotherViewReadsACopy) {
@@ -390,7 +390,7 @@ TEST(MergeLinears, AViewBehindAnotherViewReadsACopy) {
                 "    %squeeze = call_function[target=aten.unsqueeze.default](args = (%linear, 0))\n"
                 "    %view = call_function[target=aten.view.default](args = (%squeeze, [18]))\n"
                 "    %user = call_function[target=aten.tanh.default](args = (%view,))\n"),
-            "aten.narrow_copy.default");
+            "aten.slice_copy.Tensor");
 }
 
 TEST(MergeLinears, AReshapeReadsASlice) {
@@ -402,8 +402,7 @@ TEST(MergeLinears, AReshapeReadsASlice) {
 }
 
 TEST(MergeLinears, AViewOfTheBitsReadsACopy) {
-  EXPECT_EQ(aten_user("aten.view.dtype](args = (%linear, torch.int32))"),
-            "aten.narrow_copy.default");
+  EXPECT_EQ(aten_user("aten.view.dtype](args = (%linear, torch.int32))"), "aten.slice_copy.Tensor");
 }
 
 TEST(MergeLinears, AViewOfPairsOfBitsReadsACopy) {
@@ -421,7 +420,7 @@ TEST(MergeLinears, AViewOfPairsOfBitsReadsACopy) {
                     "    %bits : i32[2, 3] = call_function[target=aten.view.dtype](args = "
                     "(%linear, torch.int32))\n"
                     "    %user = call_function[target=aten.clone.default](args = (%bits,))\n"),
-      "aten.narrow_copy.default");
+      "aten.slice_copy.Tensor");
 }
 
 TEST(MergeLinears, StridesAreReadFromACopy) {
@@ -430,27 +429,27 @@ TEST(MergeLinears, StridesAreReadFromACopy) {
                     "    %strided = call_function[target=aten.as_strided.default](args = (%linear, "
                     "[6], [1]))\n"
                     "    %user = call_function[target=aten.tanh.default](args = (%strided,))\n"),
-      "aten.narrow_copy.default");
+      "aten.slice_copy.Tensor");
 }
 
 TEST(MergeLinears, AnInPlaceOperatorWritesACopy) {
-  EXPECT_EQ(aten_user("aten.relu_.default](args = (%linear,))"), "aten.narrow_copy.default");
-  EXPECT_EQ(module_user("operator.iadd](args = (%att_q, 1))"), "torch.narrow_copy");
+  EXPECT_EQ(aten_user("aten.relu_.default](args = (%linear,))"), "aten.slice_copy.Tensor");
+  EXPECT_EQ(module_user("operator.iadd](args = (%att_q, 1))"), "torch.slice_copy");
   EXPECT_EQ(target_before(kModule,
                           "    %t = call_method[target=t](args = (%att_q,))\n"
                           "    %w = call_method[target=mul_](args = (%t, 2))\n"
                           "    %user = call_function[target=torch.exp](args = (%att_q,))\n"),
-            "torch.narrow_copy");
+            "torch.slice_copy");
 }
 
 TEST(MergeLinears, AnInPlaceActivationWritesACopy) {
-  EXPECT_EQ(module_user("torch.nn.functional.relu](args = (%att_q, True))"), "torch.narrow_copy");
+  EXPECT_EQ(module_user("torch.nn.functional.relu](args = (%att_q, True))"), "torch.slice_copy");
   EXPECT_EQ(module_user("torch.nn.functional.elu](args = (%att_q, 1.0), kwargs = {inplace: True})"),
-            "torch.narrow_copy");
+            "torch.slice_copy");
   EXPECT_EQ(target_before(
                 with(kModule, {{"graph():", "module act : torch.nn.ReLU(inplace=True)\ngraph():"}}),
                 "    %user = call_module[target=act](args = (%att_q,))\n"),
-            "torch.narrow_copy");
+            "torch.slice_copy");
 }
 
 TEST(MergeLinears, AnActivationThatIsNotInPlaceReadsASlice) {
@@ -464,7 +463,7 @@ TEST(MergeLinears, AnActivationThatIsNotInPlaceReadsASlice) {
 
 TEST(MergeLinears, AnOutArgumentIsWrittenIntoACopy) {
   EXPECT_EQ(module_user("aten.add.out](args = (%att_q, %att_q), kwargs = {out: %att_q})"),
-            "torch.narrow_copy");
+            "torch.slice_copy");
 }
 
 TEST(MergeLinears, AResultIsReturnedAsACopy) {
@@ -472,19 +471,19 @@ TEST(MergeLinears, AResultIsReturnedAsACopy) {
       with(kAten, {{"return (tanh, tanh_1)", "return (linear, tanh, tanh_1)"}});
   expect_applies(kName, text);
   Model model = apply_to(text);
-  EXPECT_EQ(node(model, "linear").target, "aten.narrow_copy.default");
+  EXPECT_EQ(node(model, "linear").target, "aten.slice_copy.Tensor");
   EXPECT_TRUE(tensors_in(model.forward(random_inputs(model)))[0].is_contiguous());
 }
 
 TEST(MergeLinears, AReturnedViewIsOfACopy) {
-  EXPECT_EQ(aten_user("aten.unsqueeze.default](args = (%linear, 0))"), "aten.narrow_copy.default");
+  EXPECT_EQ(aten_user("aten.unsqueeze.default](args = (%linear, 0))"), "aten.slice_copy.Tensor");
 }
 
 TEST(MergeLinears, AnUnknownFunctionReadsACopy) {
   // It cannot run, so only the rewrite is looked at.
   const Model model =
       apply_to(with(kModule, {{"torch.tanh](args = (%att_q", "my.tanh](args = (%att_q"}}));
-  EXPECT_EQ(node(model, "att_q").target, "torch.narrow_copy");
+  EXPECT_EQ(node(model, "att_q").target, "torch.slice_copy");
 }
 
 // ---- writes to the input -----------------------------------------------------------------------
@@ -719,9 +718,20 @@ TEST(MergeLinears, RefusesAWeightOfIntegers) {
                  "'q.weight' is Char, not a floating-point type");
 }
 
-TEST(MergeLinears, RefusesAWeightWithoutData) {
+TEST(MergeLinears, MergesWeightsWithoutData) {
   expect_refusal(kName, with_weight(at::rand({6, 4}, at::device(at::kMeta))),
-                 "'q.weight' has no data (meta device)");
+                 "the linears are on different devices");
+  Model model = parse(kAten);
+  Editor editor(model);
+  for (StateId id : model.state())
+    editor.set_state(id, at::Tensor(model.state().tensor(id)).to(at::kMeta));
+  editor.commit_without_step();
+  const std::string before = print(model);
+  MergeLinears()(model);
+  ASSERT_EQ(model.history().size(), 1u);
+  for (StateId id : model.state()) EXPECT_TRUE(model.state().tensor(id).is_meta());
+  reverse_all(model);
+  EXPECT_EQ(print(model), before);
 }
 
 TEST(MergeLinears, RefusesAWeightThatIsNotAMatrix) {
