@@ -18,4 +18,8 @@ REFX_API std::vector<std::string> problems(const Model& model, const std::vector
 // Throws Error with the first problems.
 REFX_API void validate(const Model& model);
 
+// Whether the edits do no more than erase nodes that compute a value and do nothing else: what
+// nobody reads, and nobody misses.
+REFX_API bool only_erase_values(const Model& model, const std::vector<Edit>& edits);
+
 }  // namespace refx

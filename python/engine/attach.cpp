@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "engine/convert.h"
+#include "engine/marks.h"
 #include "engine/mirror.h"
 #include "engine/survey.h"
 #include "refx/id_set.h"
@@ -62,10 +63,7 @@ void Mirror::attach(Tables& tables, py::handle graph_module,
       if (!id || tables.id_of(fx_node.node) || !taken.insert(id)) continue;
       tables.set_id(fx_node.node, id);
       tables.set_node(id, fx_node.node);
-      // torch.fx drops metadata when it pickles.
-      if (const auto& marks = model_.graph()[id].marks; !marks.empty())
-        attr(fx_node.node, Fx::get().meta)[py::handle(Fx::get().marks)] =
-            py::tuple(py::cast(marks));
+      set_marks(fx_node.node, model_.graph()[id].marks);  // which torch.fx does not copy
     }
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
+#include "engine/marks.h"
 #include "engine/paths.h"
 #include "engine/values.h"
 #include "refx/editor.h"
@@ -123,15 +125,18 @@ class Comparison {
     return holders_->contains(found.path);
   }
 
+  // Marks have no order.
+  static bool have_same(const std::vector<std::string>& sorted, std::vector<std::string> marks) {
+    std::sort(marks.begin(), marks.end());
+    return sorted == marks;
+  }
+
   bool is_unchanged(NodeId id, const FxNode& fx_node, py::handle meta) const {
     const Node& node = model_.graph()[id];
     const bool opaque = node.target.starts_with(kOpaqueAttr);
     if (node.op != fx_node.op && !(opaque && fx_node.op == Opcode::get_attr)) return false;
     if (!values_.is_as_remembered(id, fx_node, meta)) return false;
-    if (by_others_)
-      return true;  // marks are refx's; others may share a dictionary with a marked node
-    PyObject* marks = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks);
-    return marks || !node.marks.empty() ? marks_of(meta) == node.marks : true;
+    return have_same(marks_of(fx_node.node), node.marks);
   }
 
   void compare_nodes(Editor& editor, Renumbered& renumbered) {
@@ -160,13 +165,15 @@ class Comparison {
         node.name = old.name;
         TypePtr type = std::exchange(node.type, old.type);
         MetaPtr place = std::exchange(node.meta, old.meta);
-        const bool learnt = (type && (!old.type || *type != *old.type)) || (place && !old.meta);
-        if (learnt) learnt_.push_back({id, type ? type : old.type, old.meta ? old.meta : place});
-        if (!(node == old)) {
-          std::vector<std::string> marks = node.marks;
-          editor.set_node(id, std::move(node));
-          if (marks != graph[id].marks) editor.set_marks(id, std::move(marks));
-        }
+        std::vector<std::string> marks = std::exchange(node.marks, old.marks);
+        if (have_same(marks, old.marks)) marks = old.marks;
+        const bool learnt = (type && (!old.type || *type != *old.type)) || (place && !old.meta) ||
+                            (by_others_ && marks != old.marks);
+        if (learnt)
+          learnt_.push_back({id, type ? type : old.type, old.meta ? old.meta : place, marks});
+        const bool marked = !by_others_ && marks != old.marks;
+        if (!(node == old)) editor.set_node(id, std::move(node));
+        if (marked) editor.set_marks(id, std::move(marks));
       } else {
         const NodeId where = previous ? graph.next(previous) : graph.first();
         id = editor.insert_before(where, std::move(node));
@@ -203,11 +210,12 @@ class Comparison {
   void adopt_learnt() {
     if (learnt_.empty()) return;
     Editor quiet(model_);
-    for (auto& [id, type, meta] : learnt_) {
+    for (auto& [id, type, meta, marks] : learnt_) {
       Node node = model_.graph()[id];
       node.type = std::move(type);
       node.meta = std::move(meta);
       quiet.set_node(id, std::move(node));
+      quiet.set_marks(id, std::move(marks));
     }
     quiet.commit_without_step();
   }
@@ -228,6 +236,7 @@ class Comparison {
     NodeId id;
     TypePtr type;
     MetaPtr meta;
+    std::vector<std::string> marks;
   };
   std::vector<Learnt> learnt_;
 };

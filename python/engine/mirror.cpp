@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/id_set.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
+#include "refx/validate.h"
 
 namespace refx::fx {
 
@@ -54,6 +56,21 @@ std::string label(const Step& step) {
   return fmt::format("{} at {}", step.transformation, step.site);
 }
 
+// Others may have removed what nobody reads (eliminate_dead_code): that comes back with the step
+// that wrote it.
+ReversalPlan plan_with_dead_code(Model& model, std::vector<StepId> steps) {
+  for (;;) {
+    ReversalPlan plan = plan_reversal(model, steps);
+    const std::size_t asked = steps.size();
+    for (const auto& [id, causes] : plan.dependents) {
+      const Step& step = model.history()[id];
+      if (step.transformation == Mirror::kOthers && only_erase_values(model, step.edits))
+        steps.push_back(id);
+    }
+    if (steps.size() == asked) return plan;
+  }
+}
+
 void require_reversible(const Model& model, const ReversalPlan& plan, Dependents dependents) {
   const Step& first = model.history()[plan.asked.front()];
   for (const auto& [id, causes] : plan.dependents) {
@@ -71,9 +88,44 @@ void require_reversible(const Model& model, const ReversalPlan& plan, Dependents
   }
 }
 
+bool is_marked(const std::shared_ptr<const Node>& node, const std::string& mark) {
+  return node && std::find(node->marks.begin(), node->marks.end(), mark) != node->marks.end();
+}
+
+std::shared_ptr<const Node> remarked(const Node& node, const std::string& from,
+                                     const std::string& to) {
+  auto changed = std::make_shared<Node>(node);
+  std::replace(changed->marks.begin(), changed->marks.end(), from, to);
+  return changed;
+}
+
+// The steps' marks become those of a class that is derived from the library's.
+void remark(Model& model, const std::vector<StepId>& steps, const std::string& from,
+            const std::string& to) {
+  Editor quiet(model);
+  IdSet<Node> marked;  // by these steps
+  for (StepId id : steps) {
+    Step step = model.history()[id];
+    for (Edit& edit : step.edits) {
+      auto* change = std::get_if<Change<Node>>(&edit);
+      if (!change || !is_marked(change->after, from)) continue;
+      if (is_marked(change->before, from)) {
+        if (!marked.contains(change->id)) continue;
+        change->before = remarked(*change->before, from, to);
+      }
+      marked.insert(change->id);
+      change->after = remarked(*change->after, from, to);
+      if (const Node* node = model.graph().find(change->id))
+        quiet.set_marks(change->id, remarked(*node, from, to)->marks);
+    }
+    quiet.amend(std::move(step));
+  }
+  quiet.commit_without_step();
+}
+
 }  // namespace
 
-Mirror::Applied Mirror::apply(const Transformation& transformation, const SiteFilter& filter) {
+Mirror::Applied Mirror::apply(const Transformation& transformation, const std::string& mark) {
   const std::vector<StepId> before = model_.history().ids();
   const StepId last = before.empty() ? StepId(0) : before.back();
   auto added = [&] {
@@ -84,7 +136,9 @@ Mirror::Applied Mirror::apply(const Transformation& transformation, const SiteFi
   };
   Applied applied;
   try {
-    applied.steps = refx::apply(model_, transformation, filter).steps;
+    applied.steps = refx::apply(model_, transformation).steps;
+    if (mark != transformation.signature())
+      remark(model_, applied.steps, transformation.signature(), mark);
   } catch (...) {
     refx::reverse(model_, added(), {Dependents::cascade, true, false});
     throw;
@@ -102,7 +156,7 @@ ChangedObjects Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions 
     if (model_.history()[id].transformation == kOthers)
       throw Error(fmt::format(
           "step {} is a change by others than refx, which only they can reverse", id.value));
-  const ReversalPlan plan = plan_reversal(model_, steps);
+  const ReversalPlan plan = plan_with_dead_code(model_, steps);
   require_reversible(model_, plan, options.dependents);
   ChangeCollector collector(model_);
   for (StepId id : plan.asked) collector.add(model_.history()[id]);

@@ -57,7 +57,8 @@ class Mirror {
     std::vector<StepId> steps;
     ChangedObjects changed;
   };
-  Applied apply(const Transformation& transformation, const SiteFilter& filter);
+  // The mark is for a transformation whose class in Python is derived from the library's.
+  Applied apply(const Transformation& transformation, const std::string& mark);
   ChangedObjects reverse(const std::vector<StepId>& steps, ReverseOptions options);
   Findings find(const Transformation& transformation) const;
 

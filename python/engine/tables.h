@@ -38,7 +38,7 @@ struct Tables {
   py::set made_containers;
   py::dict name_order;  // path and table -> the names that were ever in it, in order
 
-  py::dict signatures;  // of steps that a derived class took, by step
+  py::dict signatures;  // of steps that a derived class took, or others as a part, by step
   py::set stamped;      // signatures that this history ever wrote on modules
 
   void grow(std::uint32_t nodes);  // room for node ids below that

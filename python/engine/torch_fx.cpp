@@ -54,7 +54,7 @@ const Fx& Fx::get() {
     f->non_persistent = intern("_non_persistent_buffers_set");
     f->val = intern("val");
     f->tensor_meta = intern("tensor_meta");
-    f->marks = intern("refx");
+    f->marks = intern("transformations");
     f->module_stack = intern("nn_module_stack");
     return f;
   }();
@@ -78,8 +78,8 @@ void set(py::handle node, const Field& field, py::handle value) {
   Py_XDECREF(old);
 }
 
-py::object attributes_of(py::handle module) {
-  return owned(PyObject_GenericGetDict(module.ptr(), nullptr));
+py::object attributes_of(py::handle object) {
+  return owned(PyObject_GenericGetDict(object.ptr(), nullptr));
 }
 
 py::object attribute_at(py::handle module, std::string_view path) {

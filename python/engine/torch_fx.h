@@ -41,8 +41,8 @@ inline py::object attr(py::handle node, const Field& field) {
 void set(py::handle object, PyObject* name, py::handle value);
 void set(py::handle node, const Field& field, py::handle value);
 
-// The __dict__ of a module.
-py::object attributes_of(py::handle module);
+// The __dict__ of a module or a node.
+py::object attributes_of(py::handle object);
 
 // What a get_attr node reads: an attribute of an attribute of a module; None if it is not there.
 py::object attribute_at(py::handle module, std::string_view path);

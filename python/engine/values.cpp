@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "engine/convert.h"
+#include "engine/marks.h"
 #include "engine/mirror.h"
 #include "refx/error.h"
 
@@ -52,16 +53,6 @@ PyObject* type_source(const FxNode& fx_node, py::handle meta) {
 }
 
 }  // namespace
-
-std::vector<std::string> marks_of(py::handle meta) {
-  std::vector<std::string> marks;
-  PyObject* found = PyDict_GetItemWithError(meta.ptr(), Fx::get().marks);
-  if (!found || !PyTuple_Check(found)) return marks;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(found); ++i)
-    if (PyObject* mark = PyTuple_GET_ITEM(found, i); PyUnicode_Check(mark))
-      marks.push_back(to_string(mark));
-  return marks;
-}
 
 StateEntry Values::entry_of(const FoundState& found) const {
   return {found.name, found.kind, found.persistent, THPVariable_Unpack(found.tensor)};
@@ -113,7 +104,7 @@ Node Values::node_of(const FxNode& fx_node, py::handle meta) {
   PyObject* source = type_source(fx_node, meta);
   node.type = type_of_meta(source == Py_None ? nullptr : source);
   if (node.op == Opcode::call_function || node.op == Opcode::call_method) node.meta = meta_of(meta);
-  node.marks = marks_of(meta);
+  node.marks = marks_of(fx_node.node);
   return node;
 }
 

@@ -34,7 +34,4 @@ class Values {
   std::unordered_map<std::string, MetaPtr> metas_;  // by the path of the module
 };
 
-// The transformations that a node is marked by.
-std::vector<std::string> marks_of(py::handle meta);
-
 }  // namespace refx::fx

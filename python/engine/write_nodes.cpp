@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "engine/marks.h"
 #include "engine/write.h"
 #include "refx/error.h"
 
@@ -147,27 +148,11 @@ class NodeWriter {
     }
     call(Inner::get().update, node, from_args(tables_, value.args),
          from_kwargs(tables_, value.kwargs));
-    set_marks(attr(node, fx.meta), value.marks);
+    set_marks(node, value.marks);
     Tables::Seen& seen = tables_.seen[id.value];
     seen.args = attr(node, fx.args);
     seen.kwargs = attr(node, fx.kwargs);
     seen.target = attr(node, fx.target);
-  }
-
-  void set_marks(py::handle meta, const std::vector<std::string>& marks) {
-    PyObject* name = Fx::get().marks;
-    if (marks.empty()) {
-      if (PyDict_Contains(meta.ptr(), name) == 1) check(PyDict_DelItem(meta.ptr(), name));
-      return;
-    }
-    if (!marks_ || marks != last_marks_) {
-      marks_ = py::tuple(py::cast(marks));
-      last_marks_ = marks;
-    }
-    PyObject* now = PyDict_GetItemWithError(meta.ptr(), name);
-    if (!now || PyObject_RichCompareBool(now, marks_.ptr(), Py_EQ) != 1)
-      check(PyDict_SetItem(meta.ptr(), name, marks_.ptr()));
-    PyErr_Clear();
   }
 
   // Puts a node that is new, or was erased, or was moved, where the library has it.
@@ -270,7 +255,7 @@ class NodeWriter {
     if (erase_hooks_ && !erase_hooks_.is_none())
       for (py::handle hook : erase_hooks_) hook(node);
     take_out(node);
-    set_marks(attr(node, Fx::get().meta), {});
+    set_marks(node, {});
   }
 
   void take_out(const py::object& node) {
@@ -296,8 +281,6 @@ class NodeWriter {
       rename_;
   Listed listed_, unlisted_;
   py::object taken_;  // the names of all nodes, once asked for
-  py::object marks_;
-  std::vector<std::string> last_marks_;
   std::int64_t grown_ = 0;
 };
 

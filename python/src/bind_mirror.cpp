@@ -86,17 +86,15 @@ void bind_mirror(py::module_& m) {
           py::arg("judge"), py::arg("progress"))
       .def(
           "apply",
-          [](Mirror& self, const std::string& transformation, std::vector<std::string> only,
-             std::vector<std::string> exclude) {
+          [](Mirror& self, const std::string& transformation, const std::string& mark) {
             Mirror::Applied applied;
             {
               const py::gil_scoped_release no_gil;
-              applied = self.apply(find_transformation(transformation),
-                                   {std::move(only), std::move(exclude)});
+              applied = self.apply(find_transformation(transformation), mark);
             }
             return std::pair(numbers(applied.steps), std::move(applied.changed));
           },
-          py::arg("transformation"), py::arg("only"), py::arg("exclude"))
+          py::arg("transformation"), py::arg("mark"))
       .def(
           "reverse",
           [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,

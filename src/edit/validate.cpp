@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "book/effect.h"
 #include "edit/references.h"
 #include "refx/error.h"
 
@@ -155,6 +156,18 @@ std::vector<std::string> problems(const Model& model) {
 void validate(const Model& model) {
   const auto found = problems(model);
   if (!found.empty()) throw Error(fmt::format("the model is broken: {}", fmt::join(found, "; ")));
+}
+
+bool only_erase_values(const Model& model, const std::vector<Edit>& edits) {
+  return std::all_of(edits.begin(), edits.end(), [&](const Edit& edit) {
+    const auto* change = std::get_if<Change<Node>>(&edit);
+    if (!change || change->after) return false;
+    const Node& node = *change->before;
+    if (node.op == Opcode::placeholder || node.op == Opcode::output) return false;
+    const book::Effect effect = book::effect_of(model, node);
+    return !effect.writes_first && !effect.writes_all &&
+           book::why_not_repeatable(model, node).empty();
+  });
 }
 
 }  // namespace refx

@@ -13,8 +13,7 @@ from torch.fx import GraphModule, Node
 from .. import _core
 from . import _late
 from ._history import STAMP, History
-
-MARKS = "refx"  # in a node's meta: the signatures of the transformations that it is marked by
+from ._marks import marks_of
 
 
 class Transformation(ABC):
@@ -40,12 +39,13 @@ class Transformation(ABC):
         Args:
             graph_module: what to rewrite, in place.
             lint_and_recompile: check the graph, and have its code generated again, which is done
-                when it is first needed. ``False`` leaves out the check.
+                when it is first needed. ``False`` leaves out the check: a pass of your own may
+                leave the graph unfinished, and a later one finish it; both are one step then.
         """
-        return finish(self._run(graph_module), lint_and_recompile)
+        return finish(self._run(graph_module, lint_and_recompile), lint_and_recompile)
 
-    def _run(self, graph_module: GraphModule) -> GraphModule:
-        return recorded(self, self.transform, graph_module)
+    def _run(self, graph_module: GraphModule, checked: bool) -> GraphModule:
+        return recorded(self, self.transform, graph_module, checked)
 
     @property
     def signature(self) -> str:
@@ -57,18 +57,11 @@ class Transformation(ABC):
 
     def mark_as_transformed(self, node: Node) -> None:
         """Marks a node as transformed by this transformation."""
-        marks = node.meta.get(MARKS, ())
-        if self.signature not in marks:
-            node.meta[MARKS] = (*marks, self.signature)
+        node.transformations = marks_of(node) | {self.signature}
 
     def transformed(self, node: Node) -> bool:
         """Whether the node was transformed by this transformation."""
-        owner = node.graph.owning_module
-        if isinstance(owner, GraphModule):
-            history = History.find(owner)
-            if history is not None and history.graph is None:
-                history.read(owner)  # a copy, whose marks are still to be set
-        return self.signature in node.meta.get(MARKS, ())
+        return self.signature in marks_of(node)
 
     def get_transformed_nodes(self, graph_module: GraphModule) -> list[Node]:
         """The nodes that were transformed by this transformation."""
@@ -107,13 +100,14 @@ class ReversibleTransformation(Transformation):
         Args:
             graph_module: what to rewrite, in place.
             lint_and_recompile: check the graph, and have its code generated again, which is done
-                when it is first needed. ``False`` leaves out the check.
+                when it is first needed. ``False`` leaves out the check: a pass of your own may
+                leave the graph unfinished, and a later one finish it; both are one step then.
             reverse: take back what this transformation did.
         """
         if not reverse:
             return super().__call__(graph_module, lint_and_recompile)
         knows_nothing = History.find(graph_module) is None and not self._has_own_reverse()
-        graph_module = finish(self._run_reverse(graph_module), lint_and_recompile)
+        graph_module = finish(self._run_reverse(graph_module, lint_and_recompile), lint_and_recompile)
         if knows_nothing:
             warnings.warn(f"{self.signature}: nothing was reversed, the GraphModule has no history",
                           NothingReversed, stacklevel=2)
@@ -122,25 +116,31 @@ class ReversibleTransformation(Transformation):
     def _has_own_reverse(self) -> bool:
         return type(self).reverse is not ReversibleTransformation.reverse
 
-    def _run_reverse(self, graph_module: GraphModule) -> GraphModule:
+    def _run_reverse(self, graph_module: GraphModule, checked: bool) -> GraphModule:
         if not self._has_own_reverse():
             return self.reverse(graph_module)
-        return recorded(self, self.reverse, graph_module)
+        return recorded(self, self.reverse, graph_module, checked)
 
     def mark_as_restored(self, node: Node) -> None:
         """Takes the mark of this transformation from a node."""
         if not self.transformed(node):
             raise ValueError("The node was not transformed by this transformation.")
-        marks = tuple(mark for mark in node.meta[MARKS] if mark != self.signature)
-        if marks:
-            node.meta[MARKS] = marks
-        else:
-            del node.meta[MARKS]
+        node.transformations = marks_of(node) - {self.signature}
+
+
+def finished(graph_module: GraphModule) -> None:
+    """Raises if a pass left the graph in no state to be read, and takes back what did."""
+    history = History.find(graph_module)
+    if history is not None:
+        with history.lock:
+            history.require_finished(graph_module)
 
 
 def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
     history = History.find(graph_module)
     with history.lock if history is not None else contextlib.nullcontext():
+        if lint_and_recompile:
+            finished(graph_module)
         if lint_and_recompile and not _core.passes_lint(graph_module.graph):
             graph_module.graph.lint()  # which says what is wrong
         if not _late.recompile(graph_module) and lint_and_recompile:
@@ -155,7 +155,8 @@ _GONE = ("but the GraphModule's history is gone: it was not carried over to this
 def _require_unmarked(transformation: Transformation, graph_module: GraphModule) -> None:
     signature = transformation.signature
     for node in graph_module.graph.nodes:
-        if signature in node.meta.get(MARKS, ()):
+        stamp = node.meta.get("refx")
+        if signature in marks_of(node) or (isinstance(stamp, tuple) and signature in stamp):
             raise _core.Error(f"node '{node.name}' was transformed by {signature}, {_GONE}")
 
 
@@ -171,22 +172,34 @@ def _require_unmade(transformation: Transformation, graph_module: GraphModule) -
             raise _core.Error(f"'{path}' was made by {signature}, {_GONE}")
 
 
-def recorded(transformation: Transformation, function: Any, graph_module: GraphModule) -> GraphModule:
-    """Runs somebody's torch.fx code; what it changes becomes a step."""
+def recorded(transformation: Transformation, function: Any, graph_module: GraphModule,
+             checked: bool) -> GraphModule:
+    """Runs somebody's torch.fx code; what it changes becomes a step. Unless that is to be checked, the
+    graph may be in no state to be read afterwards: then what comes next belongs to the same step.
+    """
     with History.at_work(graph_module) as history:
-        if history.author is not None:  # inside another one: its step
+        if history.author is not None and history.unfinished is None:  # inside another one: its step
             return function(graph_module)
-        history.read(graph_module)
-        steps, before = history.step_ids(), history.called_modules(graph_module)
-        history.author = (type(transformation).__name__, transformation.signature)
+        unfinished = history.go_on(graph_module)
+        if unfinished is None:
+            history.read(graph_module)
+            unfinished = history.step_ids(), history.called_modules(graph_module)
+            history.author = (type(transformation).__name__, transformation.signature)
+        steps, before = unfinished
         try:
             result = function(graph_module)
             if result is graph_module:
-                history.read(graph_module)
-                history.keep_displaced(graph_module, before)
+                try:
+                    history.read(graph_module)
+                    history.keep_displaced(graph_module, before)
+                except _core.Error:
+                    if checked:
+                        raise
+                    history.unfinished = unfinished
         except BaseException:
             history.undo_author(graph_module, before, steps)
             raise
         finally:
-            history.author = None
+            if history.unfinished is None:
+                history.author = None
         return result

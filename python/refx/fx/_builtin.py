@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
-from ._base import MARKS, ReversibleTransformation
+from ._base import ReversibleTransformation
 from ._history import History
 
 
@@ -23,31 +23,10 @@ class BuiltIn(ReversibleTransformation):
             history.read(graph_module)
             # Inside somebody's transformation it is part of that one.
             author = history.author
-            history.apply(graph_module, self._name, author[1] if author else self.signature)
+            history.apply(graph_module, self._name, self.signature, author[1] if author else None)
         return graph_module
 
-    def transformed(self, node: Node) -> bool:
-        """Whether the node was transformed by this transformation."""
-        if self.signature == self._name:
-            return super().transformed(node)
-        owner = node.graph.owning_module
-        return isinstance(owner, GraphModule) and node in self._nodes(owner)
-
-    def get_transformed_nodes(self, graph_module: GraphModule) -> list[Node]:
-        """The nodes that were transformed by this transformation."""
-        if self.signature == self._name:
-            return super().get_transformed_nodes(graph_module)
-        nodes = self._nodes(graph_module)
-        return [node for node in graph_module.graph.nodes if node in nodes]
-
-    def _nodes(self, graph_module: GraphModule) -> set[Node]:
-        """Those of a derived class: what the library marks is what the class of the library did."""
-        history = History.find(graph_module)
-        return {node for step in (history.steps() if history is not None else ())
-                if step.signature == self.signature
-                for node in step.nodes if self._name in node.meta.get(MARKS, ())}
-
-    def _run(self, graph_module: GraphModule) -> GraphModule:
+    def _run(self, graph_module: GraphModule, checked: bool) -> GraphModule:
         if type(self).transform is BuiltIn.transform:
             return self.transform(graph_module)
-        return super()._run(graph_module)
+        return super()._run(graph_module, checked)

@@ -7,7 +7,7 @@ import copy
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._base import ReversibleTransformation, Transformation
+from ._base import ReversibleTransformation, Transformation, finished
 from ._history import History
 
 
@@ -21,11 +21,11 @@ class Composition(Transformation):
     def signature(self) -> str:
         return f"compose({', '.join(part.signature for part in self._parts)})"
 
-    def _run(self, graph_module: GraphModule) -> GraphModule:
-        return self.transform(graph_module)
-
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Applies the parts, left to right."""
+        return self._run(graph_module, checked=False)
+
+    def _run(self, graph_module: GraphModule, checked: bool) -> GraphModule:
         if not self._inplace:
             graph_module = copy.deepcopy(graph_module)
         history = History.find(graph_module)
@@ -33,9 +33,12 @@ class Composition(Transformation):
         try:
             for part in self._parts:
                 graph_module = part(graph_module, lint_and_recompile=False)
+            if checked:
+                finished(graph_module)
         except BaseException:
             if History.find(graph_module) is not None:
                 with History.at_work(graph_module) as history:
+                    history.abandon(graph_module)
                     history.read(graph_module)
                     history.undo_since(graph_module, steps)
             raise
@@ -53,7 +56,7 @@ class _ReversibleComposition(Composition, ReversibleTransformation):
         try:
             for part in reversed(self._parts):
                 assert isinstance(part, ReversibleTransformation)
-                graph_module = part._run_reverse(graph_module)
+                graph_module = part._run_reverse(graph_module, checked=False)
         except BaseException:
             graph_module.recompile()  # for what was taken back
             raise
@@ -63,7 +66,7 @@ class _ReversibleComposition(Composition, ReversibleTransformation):
         return any(part._has_own_reverse() for part in self._parts
                    if isinstance(part, ReversibleTransformation))
 
-    def _run_reverse(self, graph_module: GraphModule) -> GraphModule:
+    def _run_reverse(self, graph_module: GraphModule, checked: bool) -> GraphModule:
         return self.reverse(graph_module)
 
 

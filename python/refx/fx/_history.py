@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -35,6 +35,8 @@ class History:
         self.graph: Graph | None = None  # whose nodes are in the tables
         self.lock = threading.RLock()
         self.author: tuple[str, str] | None = None
+        # The author's code left the graph in no state to be read: the steps and modules before it ran.
+        self.unfinished: tuple[list[int], dict[str, torch.nn.Module]] | None = None
         self._saved_names: list[str] = []
 
     # ---- where it hangs ------------------------------------------------------------------------
@@ -95,24 +97,58 @@ class History:
 
     def read(self, graph_module: GraphModule, author: tuple[str, str] | None = None) -> int | None:
         """Takes note of what others did to the GraphModule."""
-        if self.graph is None:
-            if self._saved_names:
-                self.mirror.attach(self.tables, graph_module, self._saved_names)
-                for number, name in zip(self.mirror.live(), self._saved_names):
-                    node = self.tables.node(number)
-                    if node is not None and node.name != name:
-                        self.renamed[number] = name
-            self.graph = graph_module.graph
+        self.attach(graph_module)
         author = author or self.author
         if author is None:
             return self.mirror.read(self.tables, graph_module)
-        return self.mirror.read(self.tables, graph_module, *author)
+        step = self.mirror.read(self.tables, graph_module, *author)
+        if self.unfinished is not None:
+            self.keep_displaced(graph_module, self.unfinished[1])
+            self.author = self.unfinished = None
+        return step
+
+    def go_on(self, graph_module: GraphModule) -> tuple[list[int], dict[str, torch.nn.Module]] | None:
+        """What was left unfinished, if it still is, for the author's step to go on."""
+        if self.unfinished is not None:
+            with contextlib.suppress(_core.Error):
+                self.read(graph_module)
+        unfinished, self.unfinished = self.unfinished, None
+        return unfinished
+
+    def abandon(self, graph_module: GraphModule) -> None:
+        """Takes back what was left unfinished."""
+        if self.unfinished is not None:
+            (steps, before), self.unfinished = self.unfinished, None
+            self.undo_author(graph_module, before, steps)
+            self.author = None
+
+    def require_finished(self, graph_module: GraphModule) -> None:
+        """If the graph is in no state to be read, takes back what made it so and raises."""
+        if self.unfinished is None:
+            return
+        try:
+            self.read(graph_module)
+        except BaseException:
+            self.abandon(graph_module)
+            raise
+
+    def attach(self, graph_module: GraphModule) -> None:
+        """Finds the nodes of a copy again, and sets their marks."""
+        if self.graph is not None:
+            return
+        if self._saved_names:
+            self.mirror.attach(self.tables, graph_module, self._saved_names)
+            for number, name in zip(self.mirror.live(), self._saved_names):
+                node = self.tables.node(number)
+                if node is not None and node.name != name:
+                    self.renamed[number] = name
+        self.graph = graph_module.graph
 
     def apply(self, graph_module: GraphModule, transformation: str, signature: str,
-              only: Iterable[str] = (), exclude: Iterable[str] = ()) -> list[int]:
-        steps, changed = self.mirror.apply(transformation, list(only), list(exclude))
-        if signature != transformation:
-            self.tables.signatures.update(dict.fromkeys(steps, signature))
+              part_of: str | None = None) -> list[int]:
+        steps, changed = self.mirror.apply(transformation, signature)
+        if (part_of or signature) != transformation:
+            self.tables.signatures.update(dict.fromkeys(steps, part_of or signature))
         try:
             self._write(graph_module, changed)
         except BaseException:  # a hook of the graph's raised, or Ctrl-C
@@ -239,6 +275,20 @@ class History:
     # ---- copies and files ----------------------------------------------------------------------
 
     def _state(self, with_meta: bool) -> dict[str, Any]:
+        with self.lock:
+            self._read_owner()
+            return self._saved(with_meta)
+
+    def _read_owner(self) -> None:
+        """So that what others did is known, marks among it, which a copy has nowhere else."""
+        owner = self.graph.owning_module if self.graph is not None else None
+        if not isinstance(owner, GraphModule) or owner.__dict__.get(_ATTRIBUTE) is not self:
+            return
+        if owner.graph is self.graph and self.author is None:
+            with contextlib.suppress(_core.Error):  # it is in no state to be read
+                self.read(owner)
+
+    def _saved(self, with_meta: bool) -> dict[str, Any]:
         tables = self.tables
         data, tensors = self.mirror.save()
         erased: dict[int, tuple[str, dict[str, Any], Any]] = {}

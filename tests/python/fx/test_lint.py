@@ -174,7 +174,7 @@ def test_a_fault_is_found_by_both(name):
         def transform(self, graph_module):
             return graph_module
 
-        def _run(self, graph_module):  # refx does not even read it
+        def _run(self, graph_module, checked):  # refx does not even read it
             return graph_module
 
     with pytest.raises(said.type) as repeated:

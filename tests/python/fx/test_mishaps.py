@@ -93,13 +93,13 @@ def test_a_transformation_that_moves_a_node():
 
 
 def test_marks_that_are_no_marks():
-    for value in ("abc", ["abc"], 3, (1, 2)):
+    for value in ("abc", ["abc"], 3, (1, 2), {1, 2}, {"abc"}):
         gm = traced()
-        find(gm, "act").meta["refx"] = value
+        find(gm, "act").transformations = value
         before = Snapshot(gm)
         MergeLinears()(gm)
         assert [step.transformation for step in refx.fx.log(gm)] == ["merge-linears"]
-        assert find(gm, "act").meta["refx"] is value
+        assert find(gm, "act").transformations is value
         MergeLinears()(gm, reverse=True)
         Snapshot(gm).assert_equals(before)
 
@@ -111,7 +111,7 @@ def test_metadata_that_nodes_share():
     assert [step.transformation for step in refx.fx.log(gm)] == ["merge-linears"]
     assert refx.fx.bisect(gm, lambda form: True) is not None
     MergeLinears()(gm, reverse=True)
-    assert "refx" not in find(gm, "act").meta
+    assert "refx" not in find(gm, "act").meta and not hasattr(find(gm, "act"), "transformations")
 
 
 def test_a_pattern_does_not_find_what_others_did():
