@@ -32,9 +32,6 @@ from torch import nn
 from conftest import PROGRAM
 from pages import PAGES, ROOT, anchors, blocks, inline_code, links, matches, name_of, session, split
 
-# Pages that are linked and not there yet.
-NOT_YET = {"docs/from-optimum.md"}
-
 # What is not run, by its beginning, and why.
 NOT_RUN = {
     "make test": "runs this test",
@@ -345,15 +342,9 @@ def test_every_link_leads_somewhere():
                 continue
             file, _, heading = link.partition("#")
             target = (path.parent / file).resolve() if file else path
-            if target.is_relative_to(ROOT) and name_of(target) in NOT_YET:
-                continue
             if not target.exists() or heading and heading not in anchors(target):
                 wrong.append(f"{name_of(path)}: {link}")
     assert not wrong
-
-
-def test_pages_that_are_there_are_no_longer_missing():
-    assert not [name for name in NOT_YET if (ROOT / name).exists()]
 
 
 def test_every_page_is_in_the_index():
