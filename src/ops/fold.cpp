@@ -190,7 +190,8 @@ bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold) {
   return at::isfinite(scaled(weight, fold.factor)).all().item<bool>();
 }
 
-Layer set_folded(Editor& editor, Layer layer, const Fold& fold, NodeId node) {
+Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node) {
+  Layer layer = old;
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const at::Tensor weight = tensor_of(editor.model(), layer.weight);

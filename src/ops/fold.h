@@ -29,7 +29,7 @@ struct Fold {
 bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold);
 // Gives the layer folded tensors instead of its own, rounded once, and a bias where there was none;
 // `node` will read them. Returns the layer with these.
-Layer set_folded(Editor& editor, Layer layer, const Fold& fold, NodeId node);
+Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node);
 // Erases the nodes that read the layer's former tensors for it alone.
 void erase_unread(Editor& editor, const Layer& former);
 
