@@ -2,7 +2,6 @@
 
 import copy
 import math
-import pathlib
 import pickle
 
 import pytest
@@ -83,18 +82,6 @@ def test_lora_is_merged_and_comes_back(tmp_path):
     assert model.graph == text
     assert all(torch.equal(value, bits[key]) for key, value in model.state_dict().items())
     assert (tmp_path / "before.pt2").read_bytes() == (tmp_path / "after.pt2").read_bytes()
-
-
-def test_the_example_of_the_docs():
-    docs = (pathlib.Path(__file__).parents[3] / "docs" / "rules.md").read_text()
-    code = docs.split("## In Python")[1].split("```python\n")[1].split("```")[0]
-    gm = torch.fx.symbolic_trace(Lora())
-    names = dict(refx=refx, F=F, compose=refx.fx.compose, MergeLinears=refx.fx.MergeLinears,
-                 model=export(Lora()), gm=gm)
-    exec(code, names)
-    assert not names["model"].log() and list(gm.state_dict()) == ["base.M"]
-    refx.fx.reverse(gm)
-    assert list(gm.state_dict()) == ["base.weight", "down.weight", "up.weight"]
 
 
 def test_a_check_refuses():
