@@ -506,15 +506,13 @@ class NormRefused(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv = nn.Conv2d(3, 4, 3, padding=1)
-        self.shared = nn.Conv2d(4, 4, 3, padding=1)
-        self.norm1, self.norm2, self.norm3 = nn.BatchNorm2d(4), nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+        self.norm = nn.BatchNorm2d(4)
         self.batch = nn.BatchNorm2d(4, track_running_stats=False)
         self.conv2 = nn.Conv2d(4, 4, 1)
         self.sequence, self.sequence_norm = nn.Linear(8, 8), nn.BatchNorm1d(4)
 
     def forward(self, x):
-        x = self.norm1(F.relu(self.conv(x)))
-        x = self.norm2(self.shared(x)) + self.norm3(self.shared(-x))
+        x = self.norm(F.relu(self.conv(x)))
         x = self.batch(self.conv2(x))
         return self.sequence_norm(self.sequence(x.mean(2)))  # (N, C, L): channels are not last
 
@@ -522,6 +520,23 @@ class NormRefused(nn.Module):
 @model(bias=1)
 def norm_refused():
     return Example(settle(NormRefused()), (images(2, 8),))
+
+
+class NormsOfOneConv(nn.Module):
+    """Two calls of one convolution, each with a batch norm of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm1, self.norm2 = nn.BatchNorm2d(4), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        return self.norm1(self.shared(x)) + self.norm2(self.shared(-x))
+
+
+@model(conv=2)
+def norms_of_one_conv():
+    return Example(settle(NormsOfOneConv()), (images(2, 8),))
 
 
 @model(bias=1)

@@ -133,7 +133,7 @@ def test_refusals_have_reasons(made):
 
 def test_refused_batch_norms_are_listed(refx, exported):
     refusals = refx("inspect", exported("norm_refused"), "--json").json()["refusals"]
-    assert sum(r["transformation"] in (CONV, NORM) for r in refusals) >= 4
+    assert sum(r["transformation"] in (CONV, NORM) for r in refusals) >= 3
 
 
 def test_strides_are_recorded(refx, exported, tmp_path):

@@ -67,6 +67,8 @@ def rules(tmp_path_factory):
 # {wrong} are files of rules.
 RUNS = {
     "list": ["", "--rules {good}", "--rules {bad}"],
+    "explain": ["merge-linears", "none{e}", "'{e}'", "--rules {good} x{e}"],
+    "man": [""],
     "check": ["{good} --instances 2", "{wrong} --instances 2", "{bad}", "{good} --rule x{e}"],
     "inspect": ["{a}", "{b}", "{b} --graph", "{a} --rules {good}"],
     "log": ["{a}", "{b}"],
