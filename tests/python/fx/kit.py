@@ -1,6 +1,8 @@
 """Snapshots of GraphModules, to the last bit and object, and comparison of outputs."""
 
 import copy
+import io
+import pickle
 
 import torch
 from torch.fx import GraphModule, Node, map_arg, symbolic_trace
@@ -8,6 +10,17 @@ from torch.fx import GraphModule, Node, map_arg, symbolic_trace
 from refx import _core
 
 LIBRARY = _core.transformations()  # before tests register their own
+
+
+def by_pickle(gm):
+    return pickle.loads(pickle.dumps(gm))
+
+
+def by_torch_save(gm):
+    file = io.BytesIO()
+    torch.save(gm, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
 
 
 def text(value):

@@ -1,9 +1,7 @@
 """Undo survives pickle, deepcopy and torch.save, here and in another process."""
 
 import copy
-import io
 import os
-import pickle
 import subprocess
 import sys
 
@@ -13,7 +11,7 @@ from torch import nn
 
 import refx
 import zoo
-from kit import Snapshot, flat, trace
+from kit import Snapshot, by_pickle, by_torch_save, flat, trace
 from refx.fx import (
     ChangeTrueDivToMulByInverse,
     FuseBatchNorm1dInLinear,
@@ -29,17 +27,6 @@ from refx.fx import (
 def everything():
     return compose(MergeLinears(), FuseBiasInLinear(), ChangeTrueDivToMulByInverse(),
                    FuseBatchNorm2dInConv2d(), FuseBatchNorm1dInLinear())
-
-
-def by_pickle(gm):
-    return pickle.loads(pickle.dumps(gm))
-
-
-def by_torch_save(gm):
-    file = io.BytesIO()
-    torch.save(gm, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
 
 
 def inside_another_module(gm):

@@ -1,8 +1,6 @@
 """node.transformations: the signatures of the transformations that a node is marked by."""
 
 import copy
-import io
-import pickle
 
 import pytest
 import torch
@@ -10,7 +8,7 @@ from torch import nn
 
 import refx.fx
 import zoo
-from kit import Snapshot, trace
+from kit import Snapshot, by_pickle, by_torch_save, trace
 from refx.fx import (
     ChangeTrueDivToMulByInverse,
     FuseBiasInLinear,
@@ -32,24 +30,13 @@ class Mine(MergeLinears):
     pass
 
 
-def pickled(gm):
-    return pickle.loads(pickle.dumps(gm))
-
-
-def saved(gm):
-    buffer = io.BytesIO()
-    torch.save(gm, buffer)
-    buffer.seek(0)
-    return torch.load(buffer, weights_only=False)
-
-
 def with_a_copied_graph(gm):
     gm.graph = copy.deepcopy(gm.graph)
     return gm
 
 
-COPIES = [lambda gm: gm, copy.deepcopy, pickled, saved, with_a_copied_graph,
-          lambda gm: pickled(copy.deepcopy(gm)), lambda gm: copy.deepcopy(pickled(gm))]
+COPIES = [lambda gm: gm, copy.deepcopy, by_pickle, by_torch_save, with_a_copied_graph,
+          lambda gm: by_pickle(copy.deepcopy(gm)), lambda gm: copy.deepcopy(by_pickle(gm))]
 
 
 def marked(gm):
