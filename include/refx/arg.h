@@ -60,7 +60,13 @@ class REFX_API Arg {
                                c10::ScalarType, c10::Device, c10::Layout, c10::MemoryFormat, NodeId,
                                SymInt, Ellipsis, Raw, List, Tuple, Slice, Dict>;
 
+  // Compiled once: what copies and destroys eighteen kinds of values is long.
   Arg() = default;
+  Arg(const Arg&);
+  Arg(Arg&&) noexcept;
+  Arg& operator=(const Arg&);
+  Arg& operator=(Arg&&) noexcept;
+  ~Arg();
   Arg(None) {}
   Arg(bool v) : value_(v) {}
   Arg(int v) : value_(std::int64_t{v}) {}

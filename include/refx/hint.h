@@ -31,12 +31,11 @@ using Phrase = std::string (*)(Hint hint);
 // Bad input that something helps against. what() says that in the library's words.
 class REFX_API HintedError : public Error {
  public:
-  HintedError(const std::string& problem, Hint hint)
-      : Error(problem + "; " + to_string(hint)), problem_(problem), hint_(hint) {}
+  HintedError(const std::string& problem, Hint hint);
 
   const std::string& problem() const { return problem_; }
   Hint hint() const { return hint_; }
-  std::string said(Phrase words) const { return problem_ + "; " + words(hint_); }
+  std::string said(Phrase words) const;
 
  private:
   std::string problem_;

@@ -29,6 +29,13 @@ struct Mutation {
 // Editor. A copy is independent, but shares the tensors; refx never writes into a tensor.
 class REFX_API Model {
  public:
+  Model();  // these six are compiled once
+  Model(const Model&);
+  Model(Model&&) noexcept;
+  Model& operator=(const Model&);
+  Model& operator=(Model&&) noexcept;
+  ~Model();
+
   const Graph& graph() const { return graph_; }
   const State& state() const { return state_; }
   const Modules& modules() const { return modules_; }

@@ -30,4 +30,9 @@ std::string to_string(Hint hint) {
   return "";
 }
 
+HintedError::HintedError(const std::string& problem, Hint hint)
+    : Error(problem + "; " + to_string(hint)), problem_(problem), hint_(hint) {}
+
+std::string HintedError::said(Phrase words) const { return problem_ + "; " + words(hint_); }
+
 }  // namespace refx

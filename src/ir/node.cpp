@@ -37,6 +37,12 @@ bool same_meta(const MetaPtr& a, const MetaPtr& b) {
 
 }  // namespace
 
+Arg::Arg(const Arg&) = default;
+Arg::Arg(Arg&&) noexcept = default;
+Arg& Arg::operator=(const Arg&) = default;
+Arg& Arg::operator=(Arg&&) noexcept = default;
+Arg::~Arg() = default;
+
 bool operator==(const Arg& a, const Arg& b) {
   if (a.value_.index() != b.value_.index()) return false;
   return std::visit([&](const auto& x) { return Equal{}(x, *b.get<std::decay_t<decltype(x)>>()); },
