@@ -20,6 +20,9 @@ if(REFX_WERROR)
   add_compile_options(-Werror)
 endif()
 
+# The operators of tensors without all of torch's functions: 3 s less for a file that uses them.
+add_compile_definitions(AT_PER_OPERATOR_HEADERS)
+
 # Executables too, so that they can use the precompiled header of the (shared) library.
 add_compile_options(-fPIC)
 
@@ -28,12 +31,18 @@ add_compile_options(-fPIC)
 cmake_path(RELATIVE_PATH PROJECT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_BINARY_DIR} OUTPUT_VARIABLE up)
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${up}/=)
 
+# g++ need not look for memory to free before it has used half a gigabyte: a tenth of its time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  add_compile_options("SHELL:--param ggc-min-heapsize=500000")
+endif()
+
 # ccache, with what it needs to cache around a precompiled header and across checkouts.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+      env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_PCH_EXTSUM=true
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${PROJECT_SOURCE_DIR}/cmake/ccache.sh ${CCACHE})
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
     add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
   else()
