@@ -205,7 +205,7 @@ void print_json(const InspectOptions& options, const Summary& s) {
 }  // namespace
 
 int inspect(const InspectOptions& options) {
-  const Model& model = open_model(options.model);
+  Model& model = open_model(options.model);
   if (options.graph && !options.json) {
     say_lines(print_brief(model));
     return kDone;

@@ -40,7 +40,7 @@ void print_json(const Model& model) {
 }  // namespace
 
 int log(const LogOptions& options) {
-  const Model& model = open_model(options.model);
+  Model& model = open_model(options.model);
   if (options.json) {
     print_json(model);
     return kDone;
