@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <unordered_set>
 
 #include "commands.h"
 #include "completion.h"
@@ -93,17 +94,24 @@ class CommandLine {
     sub->footer(*examples ? fmt::format("Examples:\n{}", examples) : std::string());
     sub->callback([this, run = std::move(run)] {
       command = [this, run] {
-        for (const std::string& path : rules_)
-          for (Rule& rule : load_rules(path)) {
-            inspect_options.lossy |= !rule.preserves_computation();
-            register_transformation(std::make_shared<Rule>(std::move(rule)));
-          }
+        register_rules();
         return run();
       };
     });
     sub->add_flag_callback(
         "-q,--quiet", [] { set_quiet(true); }, "No messages but errors");
     return sub;
+  }
+  // A rule of the user's own takes the place of one of the library.
+  void register_rules() {
+    std::unordered_set<std::string> names;
+    for (const std::string& path : rules_)
+      for (Rule& rule : load_rules(path)) {
+        if (!names.emplace(rule.name()).second)
+          throw Error(fmt::format("{}: another rule is called '{}', too", path, rule.name()));
+        inspect_options.lossy |= !rule.preserves_computation();
+        register_rule(std::move(rule));
+      }
   }
   // What a command has that looks transformations up by name.
   void rules(CLI::App* sub) {

@@ -180,6 +180,25 @@ TEST_F(Program, ExplainsTransformationsAndRefusals) {
                "mean 'merge-linears'?");
 }
 
+TEST_F(Program, ARuleOfYourOwnReplacesAShippedOne) {
+  const auto rule = [](const char* name) {
+    return fmt::format(
+        "rule {}  \"mine\"\nbefore(x):\n    return aten.abs(x)\nafter:\n    return x\n", name);
+  };
+  std::ofstream(folder_ / "own.refx") << rule("silu-written-out");
+  std::ofstream(folder_ / "again.refx") << rule("silu-written-out");
+  std::ofstream(folder_ / "layers.refx") << rule("merge-linears");
+  const std::string shipped = run("list").out;
+  const std::string listed = run("list --rules own.refx").out;
+  EXPECT_EQ(std::count(listed.begin(), listed.end(), '\n'),
+            std::count(shipped.begin(), shipped.end(), '\n'));
+  EXPECT_TRUE(std::regex_search(listed, std::regex("\nsilu-written-out +yes +yes +mine\n")));
+  expect_error("list --rules own.refx --rules again.refx",
+               "again.refx: another rule is called 'silu-written-out', too");
+  expect_error("list --rules layers.refx",
+               "a transformation 'merge-linears' is already registered");
+}
+
 TEST_F(Program, TheManualPageHasTheHelpOfEveryCommand) {
   const Result page = run("man");
   EXPECT_EQ(page.code, 0);
