@@ -70,6 +70,13 @@ def _name(transformation: Any) -> str:
     return name
 
 
+def _names(transformations: Iterable[Any]) -> list[str]:
+    """As the program takes them: "all" is every one that does not change results."""
+    names = [_name(transformation) for transformation in transformations]
+    exact = [name for name, _ in _core.transformations() if _core.preserves_computation(name)]
+    return [each for name in names for each in (exact if name == "all" else [name])]
+
+
 def _of_its_file(method: _Method) -> _Method:
     """What the method returns comes from the files of the models, so they must still be what they were."""
 
@@ -132,7 +139,7 @@ class Model:
         return [site for site in self._findings(transformations) if site.refused is not None]
 
     def _findings(self, transformations: tuple[Any, ...]) -> Iterable[Site]:
-        names = [_name(t) for t in transformations] or [n for n, _ in _core.transformations()]
+        names = _names(transformations) or [n for n, _ in _core.transformations()]
         for name in names:
             sites, refusals = self._core.find(name)
             yield from (Site(name, site) for site in sites)
@@ -140,8 +147,11 @@ class Model:
 
     def apply(self, *transformations: Any, only: str | Iterable[str] = (),
               exclude: str | Iterable[str] = ()) -> list[Step]:
-        """Applies transformations, by name or class, at the sites that the patterns choose."""
-        names = [_name(t) for t in transformations]
+        """Applies transformations, by name or class, at the sites that the patterns choose.
+
+        ``"all"`` stands for every one that does not change results.
+        """
+        names = _names(transformations)
         trial = self._core.copy()  # all of them or none
         ids = [i for name in names for i in trial.apply(name, _list(only), _list(exclude))]
         self._core = trial
@@ -221,6 +231,8 @@ class Model:
         alone; without it the file's sample inputs and generated ones are used, or generated ones with
         ``batch`` as the size of a dynamic first dimension. It runs on one thread, unless told otherwise.
         """
+        if not budget >= 0:
+            raise _core.Error(f"an error budget of {budget} cannot be kept; 0 is none")
         return Verification.of(self._core.verify(
             _core_of(against), inputs=inputs, per_step=per_step, power=power, tolerance=tolerance,
             budget=budget, by_error=by_error, batch=batch, threads=threads, seed=seed, progress=callback(progress)))
@@ -235,7 +247,7 @@ class Model:
         args alone; without it the file's sample inputs or generated ones are used.
         """
         return Sensitivity.of(self._core.sensitivity(
-            [_name(t) for t in transformations], inputs=inputs, reversed=reversed, batch=batch, threads=threads,
+            _names(transformations), inputs=inputs, reversed=reversed, batch=batch, threads=threads,
             seed=seed, progress=callback(progress)))
 
     @_of_its_file
@@ -273,7 +285,7 @@ class Model:
         if prefer not in ("speed", "size"):
             raise ValueError(f'prefer is "speed" or "size", not {prefer!r}')
         return Tuning.of(self._core.tune(
-            [_name(t) for t in transformations], inputs=inputs, batch=batch, threads=threads,
+            _names(transformations), inputs=inputs, batch=batch, threads=threads,
             device=device, seconds=seconds, seed=seed, budget=0 if metric else budget,
             ask=self._asked(metric, budget), smaller=prefer == "size", more_inputs=list(more_inputs),
             record=os.fspath(record), known=[os.fspath(path) for path in known],
@@ -387,6 +399,9 @@ def load(path: str | os.PathLike[str], *, history: bool = True,
 def from_exported(program: torch.export.ExportedProgram, *,
                   allow_ops: str | Iterable[str] = ()) -> Model:
     """An ExportedProgram as a Model. It may call operators of the namespaces that the program uses."""
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise TypeError(f"from_exported takes what torch.export.export returns, not a {type(program).__name__}; "
+                        "refx.export(module, args) does both")
     folder = _folder([*program.state_dict.values(), *program.constants.values()])
     path = os.path.join(folder.name, "model.pt2")
     torch.export.save(program, path)

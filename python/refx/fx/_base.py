@@ -42,6 +42,7 @@ class Transformation(ABC):
                 when it is first needed. ``False`` leaves out the check: a pass of your own may
                 leave the graph unfinished, and a later one finish it; both are one step then.
         """
+        require_graph_module(self, graph_module)
         return finish(self._run(graph_module, lint_and_recompile), lint_and_recompile)
 
     def _run(self, graph_module: GraphModule, checked: bool) -> GraphModule:
@@ -106,6 +107,7 @@ class ReversibleTransformation(Transformation):
         """
         if not reverse:
             return super().__call__(graph_module, lint_and_recompile)
+        require_graph_module(self, graph_module)
         knows_nothing = History.find(graph_module) is None and not self._has_own_reverse()
         graph_module = finish(self._run_reverse(graph_module, lint_and_recompile), lint_and_recompile)
         if knows_nothing:
@@ -126,6 +128,13 @@ class ReversibleTransformation(Transformation):
         if not self.transformed(node):
             raise ValueError("The node was not transformed by this transformation.")
         node.transformations = marks_of(node) - {self.signature}
+
+
+def require_graph_module(transformation: Transformation, given: Any) -> None:
+    if not isinstance(given, GraphModule):
+        raise TypeError(f"{type(transformation).__name__} takes a torch.fx.GraphModule, not a {type(given).__name__}; "
+                        "torch.fx.symbolic_trace(model) makes one, and refx.export(model, args).apply(...) rewrites "
+                        "exported programs")
 
 
 def finished(graph_module: GraphModule) -> None:
@@ -188,6 +197,8 @@ def recorded(transformation: Transformation, function: Any, graph_module: GraphM
         steps, before = unfinished
         try:
             result = function(graph_module)
+            if not isinstance(result, GraphModule):
+                raise TypeError(f"{function.__qualname__} has to return the GraphModule, not a {type(result).__name__}")
             if result is graph_module:
                 try:
                     history.read(graph_module)

@@ -81,5 +81,8 @@ def compose(*args: Transformation, inplace: bool = True) -> Transformation:
     """
     if not args:
         raise _core.Error("compose needs at least one transformation")
+    for part in args:
+        if not isinstance(part, Transformation):
+            raise TypeError(f"compose takes transformations, such as MergeLinears(), not {part!r}")
     reversible = all(isinstance(part, ReversibleTransformation) for part in args)
     return (_ReversibleComposition if reversible else Composition)(args, inplace)

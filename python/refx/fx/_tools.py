@@ -11,7 +11,7 @@ from torch.fx import GraphModule, Node
 from .. import _core
 from .._lab import Bisection, Progress, callback
 from .._step import Step
-from ._base import Transformation, finish
+from ._base import Transformation, finish, require_graph_module
 from ._builtin import BuiltIn
 from ._compose import Composition
 from ._history import History
@@ -49,11 +49,15 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(transformation: Transformation, graph_module: GraphModule) -> Explanation:
+def explain(transformation: Transformation | type[BuiltIn], graph_module: GraphModule) -> Explanation:
     """The sites of a transformation in a GraphModule, and the refusals with their reasons.
 
     Nothing is changed. Only for the transformations that come with refx, and compositions of them.
     """
+    if isinstance(transformation, type) and issubclass(transformation, BuiltIn):
+        transformation = transformation()
+    if isinstance(transformation, Transformation):
+        require_graph_module(transformation, graph_module)
     if isinstance(transformation, Composition):
         parts = [explain(part, graph_module) for part in transformation._parts]
         return Explanation(
@@ -63,8 +67,8 @@ def explain(transformation: Transformation, graph_module: GraphModule) -> Explan
         )
     if not isinstance(transformation, BuiltIn):
         raise _core.Error(
-            f"{type(transformation).__name__} does not say where it applies: explain() knows the "
-            "transformations that come with refx"
+            f"{getattr(transformation, '__name__', type(transformation).__name__)} does not say where it applies: "
+            "explain(MergeLinears(), graph_module) knows the transformations that come with refx"
         )
     history = History.find(graph_module) or History()
     with history.lock:

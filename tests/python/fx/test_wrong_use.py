@@ -1,0 +1,79 @@
+"""What people hand over by mistake: the message says what would have been right."""
+
+import pytest
+import torch
+from torch import nn
+
+import refx
+import refx.fx
+from kit import Snapshot, trace
+from refx.fx import FuseBiasInLinear, MergeLinears, Transformation, compose, explain
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        return self.q(x) + self.k(x) * self.v(x)
+
+
+X = torch.randn(2, 4)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("given", [Net(), None, torch.export.export(Net(), (X,)), refx.export(Net(), (X,))],
+                         ids=lambda given: type(given).__name__)
+def test_not_a_GraphModule(given, reverse):
+    says = f"MergeLinears takes a torch.fx.GraphModule, not a {type(given).__name__}; torch.fx.symbolic_trace"
+    with pytest.raises(TypeError, match=says):
+        MergeLinears()(given, reverse=reverse)
+
+
+class Forgets(Transformation):
+    def transform(self, graph_module):
+        MergeLinears()(graph_module)
+
+
+def test_a_pass_that_returns_nothing_is_taken_back():
+    gm = trace(Net())
+    before = Snapshot(gm)
+    with pytest.raises(TypeError, match="Forgets.transform has to return the GraphModule, not a NoneType"):
+        Forgets()(gm)
+    before.assert_equals(Snapshot(gm))
+    assert not refx.fx.log(gm)
+
+
+@pytest.mark.parametrize("part", [MergeLinears, "merge-linears", [MergeLinears()]], ids=str)
+def test_what_is_composed(part):
+    with pytest.raises(TypeError, match="compose takes transformations, such as MergeLinears"):
+        compose(FuseBiasInLinear(), part)
+
+
+def test_what_is_explained():
+    gm = trace(Net())
+    assert explain(MergeLinears, gm) == explain(MergeLinears(), gm)
+    with pytest.raises(TypeError, match="MergeLinears takes a torch.fx.GraphModule, not a Net"):
+        explain(MergeLinears(), Net())
+    with pytest.raises(refx.Error, match="str does not say where it applies: explain.MergeLinears.., graph_module"):
+        explain("merge-linears", gm)
+
+
+def test_not_an_exported_program():
+    with pytest.raises(TypeError, match="takes what torch.export.export returns, not a Net; refx.export"):
+        refx.from_exported(Net())
+
+
+def test_all_of_them_but_the_lossy_ones():
+    model, by_name = refx.export(Net(), (X,)), refx.export(Net(), (X,))
+    steps = model.apply("all")
+    assert {step.transformation for step in steps} >= {"merge-linears"}
+    by_name.apply(*(name for name, _ in refx._core.transformations() if refx._core.preserves_computation(name)))
+    assert model.graph == by_name.graph
+    assert not any("int8" in site.transformation for site in model.sites("all"))
+
+
+def test_a_budget_below_zero():
+    with pytest.raises(refx.Error, match="an error budget of -1 cannot be kept"):
+        refx.export(Net(), (X,)).verify(budget=-1)
