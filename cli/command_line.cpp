@@ -30,7 +30,8 @@ constexpr const char* kExamples = R"(Examples:
   refx reverse fast.pt2 --all -o model.pt2          take them back
   refx demo                                         all of it on a model made up for it
 
-Exit codes: 0 done; 1 the answer is no; 2 wrong usage or bad input; 3 a fault of refx)";
+Exit codes: 0 done; 1 the answer is no; 2 wrong usage or bad input; 3 a fault of refx;
+130 interrupted)";
 
 // The type names of options, from which completion knows what they take. The help shows others.
 constexpr const char* kModel = "MODEL";

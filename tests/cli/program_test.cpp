@@ -131,7 +131,8 @@ Examples:
   refx reverse fast.pt2 --all -o model.pt2          take them back
   refx demo                                         all of it on a model made up for it
 
-Exit codes: 0 done; 1 the answer is no; 2 wrong usage or bad input; 3 a fault of refx
+Exit codes: 0 done; 1 the answer is no; 2 wrong usage or bad input; 3 a fault of refx;
+130 interrupted
 )");
 }
 
