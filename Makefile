@@ -1,5 +1,8 @@
 JOBS ?= $(shell nproc)
 
+INTO_VENV = .venv/bin/python -c "import os, sysconfig as s; \
+  open(s.get_path('purelib') + '/refx.pth', 'w').write(os.getcwd() + '/build/python\n')"
+
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' Makefile | expand -t 12
 
@@ -9,17 +12,22 @@ setup:  ## install what is missing: Debian packages, .venv with torch
 build: build/build.ninja  ## build the library, the program, the Python package (into .venv) and the tests
 	@[ -x build/bin/refx_tests ] || echo "make: building library, program, package and tests: a quarter of an hour on two cores, this once"
 	@cmake --build --preset release -j $(JOBS)
-	@.venv/bin/python -c "import os, sysconfig as s; open(s.get_path('purelib') + '/refx.pth', 'w').write(os.getcwd() + '/build/python\n')"
+	@$(INTO_VENV)
 
 test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)
 
-program: build/build.ninja  ## build the program only, build/bin/refx
-	@[ -x build/bin/refx ] || echo "make: building the program: some minutes on two cores, this once"
-	@cmake --build --preset release --target refx_cli -j $(JOBS)
+program: build/build.ninja  ## build the library and the program only, build/bin/refx
+	@[ -x build/bin/refx ] || echo "make: building the program: ten minutes on two cores, this once"
+	@cmake --build --preset release --target refx_cli told -j $(JOBS)
 
 demo: program  ## build the program, then show it at work
 	@build/bin/refx demo
+	@printf '\nmake: the program is build/bin/refx; next: build/bin/refx --help\n'
+
+python: program  ## build the Python package (into .venv) and the program, no tests
+	@cmake --build --preset release --target refx_python -j $(JOBS)
+	@$(INTO_VENV)
 
 wheel: build/build.ninja  ## build a wheel for the torch in .venv, into dist/
 	@CXX=$$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' build/CMakeCache.txt) \
@@ -73,4 +81,4 @@ build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/buil
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build program test demo wheel bench asan tsan fuzz torture setup-clang debug lint format clean
+.PHONY: help setup build program test demo python wheel bench asan tsan fuzz torture setup-clang debug lint format clean

@@ -38,7 +38,7 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_
     add_test(NAME unit_${i} COMMAND refx_tests --gtest_brief=1
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(
-      unit_${i} PROPERTIES ENVIRONMENT
+      unit_${i} PROPERTIES TIMEOUT 7200 ENVIRONMENT # sanitizers take their time
       "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;${models_variable}" FIXTURES_REQUIRED "${models_fixture}")
   endforeach()
   # A transformation is known to the program and to every test as soon as it is registered.

@@ -57,6 +57,6 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
   echo "setup: creating .venv"
   "$python" -m venv --clear .venv
 fi
-echo "setup: installing requirements-dev.txt into .venv"
+echo "setup: installing requirements-dev.txt into .venv: 1.3 GB, a minute or two"
 .venv/bin/python -m pip install -qq --disable-pip-version-check -r <(requirements)
 requirements >"$stamp"
