@@ -188,9 +188,9 @@ TEST_F(Program, ARuleOfYourOwnReplacesAShippedOne) {
     return fmt::format(
         "rule {}  \"mine\"\nbefore(x):\n    return aten.abs(x)\nafter:\n    return x\n", name);
   };
-  std::ofstream(folder_ / "own.refx") << rule("silu-written-out");
-  std::ofstream(folder_ / "again.refx") << rule("silu-written-out");
-  std::ofstream(folder_ / "layers.refx") << rule("merge-linears");
+  std::ofstream(folder_ / "work" / "own.refx") << rule("silu-written-out");
+  std::ofstream(folder_ / "work" / "again.refx") << rule("silu-written-out");
+  std::ofstream(folder_ / "work" / "layers.refx") << rule("merge-linears");
   const std::string shipped = run("list").out;
   const std::string listed = run("list --rules own.refx").out;
   EXPECT_EQ(std::count(listed.begin(), listed.end(), '\n'),
