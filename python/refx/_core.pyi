@@ -2,7 +2,7 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'attribute_at', 'code_source', 'explain', 'load', 'load_rules', 'operator_parts', 'parse_rules', 'passes_lint', 'preserves_computation', 'printable', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'attribute_at', 'code_source', 'explain', 'find_transformations', 'load', 'load_rules', 'operator_parts', 'parse_rules', 'passes_lint', 'preserves_computation', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
@@ -187,6 +187,10 @@ def code_source(graph: typing.Any) -> list:
 def explain(what: str) -> str:
     """
     What a transformation does, by its name; or what a refusal means, by its reason.
+    """
+def find_transformations(names: collections.abc.Sequence[str]) -> list[str]:
+    """
+    The names themselves, and for "all" those that it stands for.
     """
 def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> Model:
     ...

@@ -72,9 +72,7 @@ def _name(transformation: Any) -> str:
 
 def _names(transformations: Iterable[Any]) -> list[str]:
     """As the program takes them: "all" is every one that does not change results."""
-    names = [_name(transformation) for transformation in transformations]
-    exact = [name for name, _ in _core.transformations() if _core.preserves_computation(name)]
-    return [each for name in names for each in (exact if name == "all" else [name])]
+    return _core.find_transformations([_name(transformation) for transformation in transformations])
 
 
 def _of_its_file(method: _Method) -> _Method:
@@ -231,8 +229,6 @@ class Model:
         alone; without it the file's sample inputs and generated ones are used, or generated ones with
         ``batch`` as the size of a dynamic first dimension. It runs on one thread, unless told otherwise.
         """
-        if not budget >= 0:
-            raise _core.Error(f"an error budget of {budget} cannot be kept; 0 is none")
         return Verification.of(self._core.verify(
             _core_of(against), inputs=inputs, per_step=per_step, power=power, tolerance=tolerance,
             budget=budget, by_error=by_error, batch=batch, threads=threads, seed=seed, progress=callback(progress)))

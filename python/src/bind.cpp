@@ -48,6 +48,14 @@ PYBIND11_MODULE(_core, m) {
         return all;
       },
       "Name and summary of every transformation of the library.");
+  m.def(
+      "find_transformations",
+      [](const std::vector<std::string>& names) {
+        std::vector<std::string> found;
+        for (const auto& t : refx::find_transformations(names)) found.emplace_back(t->name());
+        return found;
+      },
+      py::arg("names"), "The names themselves, and for \"all\" those that it stands for.");
   m.def("explain", &refx::explain, py::arg("what"),
         "What a transformation does, by its name; or what a refusal means, by its reason.");
   m.def(
