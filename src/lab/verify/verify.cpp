@@ -379,6 +379,8 @@ std::string Verification::reason() const {
 }
 
 Verification verify(const Model& model, const VerifyOptions& options) {
+  if (!(options.budget >= 0))
+    throw Error(fmt::format("an error budget of {} cannot be kept; 0 is none", options.budget));
   return Verifier(model, options).run();
 }
 
