@@ -19,6 +19,7 @@ from torch import fx, nn
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from kit import by_pickle, by_torch_save
 from refx.fx import ChangeTrueDivToMulByInverse, MergeLinears, Transformation, compose, reverse
 
 
@@ -138,7 +139,7 @@ def members(gm):
 
 @look
 def pickled(gm):
-    return pickle.loads(pickle.dumps(gm))(X)
+    return by_pickle(gm)(X)
 
 
 @look
@@ -148,10 +149,7 @@ def pickled_in_a_parent(gm):
 
 @look
 def saved(gm):
-    file = io.BytesIO()
-    torch.save(gm, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)(X)
+    return by_torch_save(gm)(X)
 
 
 @look
@@ -506,7 +504,7 @@ def test_recompile_after_an_edit_by_hand(edit):
         edit(module)
         module.recompile()
     assert gm.code == twin.code and torch.equal(gm(X), twin(X))
-    assert torch.equal(pickle.loads(pickle.dumps(gm))(X), twin(X)) and gm.code == twin.code
+    assert torch.equal(by_pickle(gm)(X), twin(X)) and gm.code == twin.code
 
 
 @pytest.mark.parametrize("edit", [sub_for_relu, erase, insert, rename, kwargs])
@@ -660,7 +658,7 @@ def test_composed():
 def test_unfinished_can_be_saved():
     """The former code would look for modules that are gone."""
     gm = MergeLinears()(traced(), lint_and_recompile=False)
-    loaded = pickle.loads(pickle.dumps(gm))
+    loaded = by_pickle(gm)
     assert torch.equal(loaded(X), eager()(X))
     MergeLinears()(loaded, reverse=True)
     assert loaded.code == traced().code and torch.equal(loaded(X), traced()(X))
