@@ -7,9 +7,9 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
-#include "refx/inputs.h"
-#include "refx/measure.h"
+#include "refx/run.h"
 #include "refx/text.h"
+#include "refx/values.h"
 #include "util/json_writer.h"
 
 namespace refx::cli {

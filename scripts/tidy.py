@@ -39,16 +39,23 @@ def flags(entry):
     return kept
 
 
+def compiled(source):
+    """The sources that are compiled with this one: those that CMake has put together in it, or itself."""
+    if "Unity" not in source.parts:
+        return [source]
+    return [Path(name) for name in re.findall(r'#include "(.*\.cpp)"', source.read_text())]
+
+
 def units(build, only):
     """Lists of sources with the same flags, a folder or less each; the largest first."""
     grouped = collections.defaultdict(list)
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        source = Path(entry["file"])
-        if not source.is_relative_to(ROOT) or source.is_relative_to(build):
-            continue
-        name = source.relative_to(ROOT)
-        if source in only or not only and name.as_posix().startswith(tuple(f"{c}/" for c in CHECKED)):
-            grouped[name.parent, tuple(flags(entry))].append(source)
+        for source in compiled(Path(entry["file"])):
+            if not source.is_relative_to(ROOT) or source.is_relative_to(build):
+                continue
+            name = source.relative_to(ROOT)
+            if source in only or not only and name.as_posix().startswith(tuple(f"{c}/" for c in CHECKED)):
+                grouped[name.parent, tuple(flags(entry))].append(source)
     found = [(sources, list(how)) for (_, how), sources in grouped.items()]
     return sorted(found, key=lambda unit: -len(unit[0]))
 

@@ -47,9 +47,10 @@ export const page = async () => {
   return html.replace('%STYLE%', () => style).replace('%SCRIPT%', () => inScript(script));
 };
 
-// Compilers limit the length of one literal, so the text comes in pieces.
+// Compilers limit the length of one literal, and take seconds for long ones: so the text comes in
+// pieces.
 const cpp = (text) => {
-  const pieces = text.match(/[^]{1,8000}/g).map((piece) => `R"refx(${piece})refx"`);
+  const pieces = text.match(/[^]{1,400}/g).map((piece) => `R"refx(${piece})refx"`);
   return `// Made by web/build.mjs.
 
 #include <string>

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
 #include <memory>
 #include <string>
 #include <vector>

@@ -24,6 +24,7 @@
 #include "refx/restore.h"
 #include "refx/reverse.h"
 #include "refx/rule.h"
+#include "refx/run.h"
 #include "refx/sensitivity.h"
 #include "refx/source.h"
 #include "refx/text.h"
@@ -31,4 +32,5 @@
 #include "refx/tune.h"
 #include "refx/undo.h"
 #include "refx/validate.h"
+#include "refx/values.h"
 #include "refx/verify.h"

@@ -7,6 +7,7 @@
 #include "refx/report.h"
 #include "refx/sensitivity.h"
 #include "refx/tune.h"
+#include "refx/values.h"
 #include "refx/verify.h"
 
 namespace refx::python {

@@ -10,12 +10,12 @@
 #include "refx/detach.h"
 #include "refx/diff.h"
 #include "refx/error.h"
-#include "refx/inputs.h"
 #include "refx/original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
+#include "refx/values.h"
 
 namespace refx::python {
 

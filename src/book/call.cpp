@@ -1,5 +1,7 @@
 #include "book/call.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
 #include <memory>
 #include <unordered_map>

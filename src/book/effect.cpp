@@ -1,5 +1,7 @@
 #include "book/effect.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include "book/call.h"
 #include "book/facts.h"
 #include "book/schemas.h"

@@ -1,5 +1,7 @@
 #include "book/schemas.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>

@@ -1,12 +1,15 @@
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "book/target.h"
+
+namespace c10 {
+class OperatorHandle;
+struct FunctionSchema;
+}  // namespace c10
 
 namespace refx::book {
 

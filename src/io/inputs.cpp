@@ -14,6 +14,7 @@
 #include "refx/error.h"
 #include "refx/source.h"
 #include "refx/text.h"
+#include "refx/values.h"
 #include "util/did_you_mean.h"
 #include "util/limits.h"
 
@@ -414,6 +415,15 @@ std::optional<Values> sample_inputs(const Model& model) {
     return std::nullopt;
   return placed(model, flatten_inputs(model, samples));
 }
+
+Inputs::Inputs() = default;
+Inputs::Inputs(std::vector<c10::IValue> of_run, std::string from)
+    : values(std::move(of_run)), origin(std::move(from)) {}
+Inputs::Inputs(const Inputs&) = default;
+Inputs::Inputs(Inputs&&) noexcept = default;
+Inputs& Inputs::operator=(const Inputs&) = default;
+Inputs& Inputs::operator=(Inputs&&) noexcept = default;
+Inputs::~Inputs() = default;
 
 Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed) {
   if (!path.empty()) {

@@ -1,3 +1,5 @@
+#include "refx/values.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -11,7 +13,6 @@
 #include "archive/writer.h"
 #include "io/pickle.h"
 #include "refx/error.h"
-#include "refx/inputs.h"
 #include "util/regular_file.h"
 
 namespace refx {

@@ -16,6 +16,8 @@
 #include <limits>
 #include <vector>
 
+#include "ops/loops.h"
+
 namespace refx {
 
 namespace {
@@ -51,12 +53,9 @@ Affine affine_of(const Model& model, const BatchNormOp& norm) {
   const Numbers bias = norm.bias ? numbers(model, *norm.bias) : Numbers(size, 0.0);
   const auto length = static_cast<std::int64_t>(size);
   Affine affine{at::empty({length}, at::kDouble), at::empty({length}, at::kDouble)};
-  auto* scale = affine.scale.mutable_data_ptr<double>();
-  auto* shift = affine.shift.mutable_data_ptr<double>();
-  for (std::size_t i = 0; i < size; ++i) {
-    scale[i] = weight[i] / std::sqrt(var[i] + norm.eps);
-    shift[i] = bias[i] - mean[i] * scale[i];
-  }
+  refx::affine({mean.data(), var.data(), weight.data(), bias.data(), norm.eps},
+               affine.scale.mutable_data_ptr<double>(), affine.shift.mutable_data_ptr<double>(),
+               size);
   return affine;
 }
 
@@ -112,8 +111,7 @@ at::Tensor scaled_rows(const at::Tensor& weight, const at::Tensor& factor) {
   float* out = result.mutable_data_ptr<float>();
   at::parallel_for(0, rows, std::max<std::int64_t>(1, kAtOnce / width), [&](auto begin, auto end) {
     for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
-        out[i] = static_cast<float>(in[i] * factors[row]);
+      scale(in + row * width, factors[row], out + row * width, width);
   });
   return result;
 }
@@ -148,14 +146,6 @@ double largest(at::ScalarType dtype) {
     default:
       return std::numeric_limits<float>::max();
   }
-}
-
-// Without its sign a float is the larger the larger its bits are, infinity and nan last.
-std::uint32_t largest_bits(const float* data, std::int64_t size) {
-  std::uint32_t most = 0;
-  for (std::int64_t i = 0; i < size; ++i)
-    most = std::max(most, std::bit_cast<std::uint32_t>(data[i]) & 0x7fffffffu);
-  return most;
 }
 
 // The largest magnitude; not finite, if any element is not.

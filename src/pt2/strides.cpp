@@ -16,7 +16,7 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 
 // Sizes or strides with the hints of symbols; nothing where one has none.
-std::optional<Numbers> numbers(const std::vector<Dim>& dims) {
+std::optional<Numbers> plain_numbers(const std::vector<Dim>& dims) {
   Numbers out;
   for (const Dim& dim : dims) {
     if (dim.value < 0) return std::nullopt;
@@ -26,9 +26,9 @@ std::optional<Numbers> numbers(const std::vector<Dim>& dims) {
 }
 
 std::optional<at::Tensor> example(const TensorType& type) {
-  const auto sizes = numbers(type.sizes);
+  const auto sizes = plain_numbers(type.sizes);
   const auto strides =
-      numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides);
+      plain_numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides);
   if (!sizes || !strides || type.layout != c10::kStrided) return std::nullopt;
   return at::empty_strided(*sizes, *strides,
                            at::TensorOptions().dtype(type.dtype).device(c10::kMeta));
@@ -55,7 +55,7 @@ std::optional<Numbers> integers(const Arg& arg) {
 
 // What the node makes of its first argument, where that is a view of it.
 std::optional<at::Tensor> view_of(const at::Tensor& input, std::string_view op, const Node& node) {
-  const auto sizes = numbers(node.type->sizes);
+  const auto sizes = plain_numbers(node.type->sizes);
   if (!sizes) return std::nullopt;
   if (op == "view" || op == "_unsafe_view" || op == "unflatten") return input.view(*sizes);
   if (op == "reshape" || op == "flatten") return input.reshape(*sizes);

@@ -1,5 +1,6 @@
 #include "pt2/write_program.h"
 
+#include <ATen/core/function_schema.h>
 #include <fmt/format.h>
 
 #include <algorithm>

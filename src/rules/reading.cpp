@@ -25,10 +25,10 @@ Given* find(Reading& reading, std::string_view name) {
 
 // ---- other names for the same ------------------------------------------------------------------
 
-using Numbers = std::vector<std::int64_t>;
+using Integers = std::vector<std::int64_t>;
 
-Numbers integers_of(const Arg& arg) {
-  Numbers numbers;
+Integers integers_of(const Arg& arg) {
+  Integers numbers;
   const List* list = arg.get<List>();
   const Tuple* tuple = arg.get<Tuple>();
   if (!list && !tuple) return numbers;
@@ -41,7 +41,7 @@ Numbers integers_of(const Arg& arg) {
 }
 
 // The two dimensions that a permutation swaps, from the end: {-2, -1}.
-std::optional<std::pair<std::int64_t, std::int64_t>> swapped(Numbers dims) {
+std::optional<std::pair<std::int64_t, std::int64_t>> swapped(Integers dims) {
   const auto rank = static_cast<std::int64_t>(dims.size());
   std::vector<std::int64_t> moved;
   for (std::int64_t i = 0; i < rank; ++i) {

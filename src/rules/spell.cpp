@@ -1,6 +1,6 @@
 #include "rules/spell.h"
 
-#include <ATen/core/function_schema.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>

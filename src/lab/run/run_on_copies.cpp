@@ -1,5 +1,6 @@
 #include "lab/run/run_once.h"
 #include "lab/run/sized_inputs.h"
+#include "refx/run.h"
 
 namespace refx {
 

@@ -3,15 +3,12 @@
 // lab/: verify, bench, tune and bisect, each in a folder. run/ has what all of them need: forms of
 // a model, on which inputs, where.
 
-#include <ATen/core/ivalue.h>
-
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "refx/inputs.h"
-#include "refx/model.h"
+#include "refx/values.h"
 
 namespace refx {
 

@@ -1,0 +1,27 @@
+#include "ops/loops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace refx {
+
+void affine(const Statistics& norm, double* scale, double* shift, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) {
+    scale[i] = norm.weight[i] / std::sqrt(norm.var[i] + norm.eps);
+    shift[i] = norm.bias[i] - norm.mean[i] * scale[i];
+  }
+}
+
+void scale(const float* in, double factor, float* out, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i) out[i] = static_cast<float>(in[i] * factor);
+}
+
+std::uint32_t largest_bits(const float* data, std::int64_t size) {
+  std::uint32_t most = 0;
+  for (std::int64_t i = 0; i < size; ++i)
+    most = std::max(most, std::bit_cast<std::uint32_t>(data[i]) & 0x7fffffffu);
+  return most;
+}
+
+}  // namespace refx
