@@ -54,6 +54,11 @@ std::string positive(const std::string& text) {
   return CLI::detail::lexical_cast(text, number) && number > 0 ? "" : "needs a number above 0";
 }
 
+std::string not_negative(const std::string& text) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number) && number >= 0 ? "" : "needs a number, 0 or above";
+}
+
 class CommandLine {
  public:
   CommandLine() {
@@ -151,7 +156,7 @@ class CommandLine {
                        ->expected(1);
     sub->add_option("--seed", to.seed, "For inputs that are generated, and random operators")
         ->option_text("N")
-        ->check(CLI::NonNegativeNumber);
+        ->check(not_negative);
     return inputs;
   }
   // Instead of one set of inputs any number.
@@ -339,11 +344,11 @@ void CommandLine::define_running() {
   sub->add_option("--tolerance", verify_options.how.tolerance,
                   "The largest relative error; without it, what rounding explains")
       ->option_text("X")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
   sub->add_option("--budget", verify_options.how.budget,
                   "The largest relative L2 error that lossy steps may make")
       ->option_text("X")
-      ->check(CLI::PositiveNumber);
+      ->check(positive);
   sub->add_flag("--per-step", verify_options.how.per_step, "Measure every step by itself, too");
   sub->add_option_function<std::string>(
          "--sort", [this](const std::string& by) { verify_options.how.by_error = by == "error"; },
@@ -409,7 +414,7 @@ void CommandLine::define_lab() {
   sub->add_option("--budget", tune_options.how.budget,
                   "The largest relative L2 error that lossy rewrites may make")
       ->option_text("X")
-      ->check(CLI::PositiveNumber);
+      ->check(positive);
   auto* budget_run =
       sub->add_option("--budget-run", tune_options.budget_run,
                       "A command that says whether the model at the path {} will do: exit 0")
@@ -451,7 +456,7 @@ void CommandLine::define_lab() {
       sub->add_option("--tolerance", bisect_options.tolerance,
                       "The largest relative error; 0: a bound from the original's own")
           ->option_text("X")
-          ->check(CLI::NonNegativeNumber);
+          ->check(not_negative);
   sub->add_option("--run", bisect_options.run, "A command that judges the model at the path {}")
       ->option_text("COMMAND")
       ->excludes(tolerance);
@@ -481,7 +486,7 @@ void CommandLine::define_check() {
       ->check(CLI::Range(1, 1000000));
   sub->add_option("--seed", check_options.how.seed, "Other seeds try other models")
       ->option_text("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative);
   json(sub, check_options.json);
 }
 
