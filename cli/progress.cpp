@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kBar = 20;
 constexpr const char* kEraseLine = "\r\033[K";
+constexpr auto kNowAndThen = std::chrono::seconds(30);
 
 bool on_terminal() {
   const char* term = std::getenv("TERM");
@@ -48,17 +49,26 @@ OnProgress Progress::callback() {
 }
 
 void Progress::show(std::size_t done, std::string_view what) {
-  if (!shown_) return;
+  if (!shown_) return log(done, what);
   const std::size_t filled = parts_ == 0 ? 0 : std::min(kBar, kBar * done / parts_);
   std::string line = kEraseLine;
   if (parts_ > 0) line += fmt::format("[{:#<{}}{:.<{}}] ", "", filled, "", kBar - filled);
-  // Parts that are counted, or hundredths of the whole.
-  if (parts_ > 0)
-    line += parts_ % 100 ? fmt::format("{}/{} ", std::min(done + 1, parts_), parts_)
-                         : fmt::format("{}% ", 100 * done / parts_);
-  line += printable(what);
-  std::fputs(line.c_str(), stderr);
+  std::fputs((line + printable(how_far(done, what))).c_str(), stderr);
   std::fflush(stderr);
+}
+
+void Progress::log(std::size_t done, std::string_view what) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - said_ < kNowAndThen) return;
+  said_ = now;
+  note(how_far(done, what));
+}
+
+// Parts that are counted, or hundredths of the whole.
+std::string Progress::how_far(std::size_t done, std::string_view what) const {
+  if (parts_ == 0) return std::string(what);
+  return parts_ % 100 ? fmt::format("{}/{} {}", std::min(done + 1, parts_), parts_, what)
+                      : fmt::format("{}% {}", 100 * done / parts_, what);
 }
 
 }  // namespace refx::cli
