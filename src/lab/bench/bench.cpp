@@ -21,7 +21,6 @@ namespace {
 
 constexpr double kStepPart = 0.2;  // of the seconds, for each step
 constexpr double kWideSpread = 0.25;
-constexpr double kBusy = 0.5;  // load per core
 
 std::string name_of(const Model& model) {
   if (!model.source()) return "the model";
@@ -41,13 +40,13 @@ class Bench {
     if (options_.cuda_graph && device_.is_cpu())
       throw HintedError("a CPU has no graphs to capture", Hint::other_device);
     describe();
-    const double load = load_per_core();
+    note_if_busy(result_.notes);
     const Model other = options_.against ? *options_.against : original_of(model_);
     if (options_.against) check_inputs_fit(other, inputs_, result_.before);
     const MakeRunner after = fresh(model_);
     result_.contest = measure("the whole model", fresh(other), after, options_.measure.seconds);
     if (options_.per_step) measure_steps(after);
-    advise(load);
+    advise();
     return std::move(result_);
   }
 
@@ -99,12 +98,8 @@ class Bench {
   }
 
   // What would help where the answer is uncertain.
-  void advise(double load) {
+  void advise() {
     const Contest& c = result_.contest;
-    if (load > kBusy)
-      result_.notes.push_back(fmt::format(
-          "the machine is busy (load {:.1f} per core): close other programs for sharper numbers",
-          load));
     const double spread = std::max(c.before.spread(), c.after.spread());
     if (c.speed != Speed::unstable && spread < kWideSpread) return;
     result_.notes.push_back(

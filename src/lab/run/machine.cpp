@@ -42,9 +42,13 @@ std::string describe_machine(c10::Device device) {
                      system.machine, TORCH_VERSION, REFX_VERSION);
 }
 
-double load_per_core() {
+void note_if_busy(std::vector<std::string>& notes) {
+  constexpr double kBusy = 0.5;
   double load = 0;
-  return getloadavg(&load, 1) == 1 ? load / cores() : 0;
+  if (getloadavg(&load, 1) != 1 || load / cores() <= kBusy) return;
+  notes.push_back(fmt::format(
+      "the machine is busy (load {:.1f} per core): close other programs for sharper numbers",
+      load / cores()));
 }
 
 c10::Device to_device(const std::string& name, const Model& model) {

@@ -21,6 +21,7 @@
 #include "lab/tune/classes.h"
 #include "lab/tune/ranks.h"
 #include "lab/tune/trials.h"
+#include "lab/verify/loss.h"
 #include "refx/error.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
@@ -84,6 +85,7 @@ class Tuner {
     tuning_.device = device_.str();
     tuning_.machine = describe_machine(device_);
     tuning_.threads = at::get_num_threads();
+    note_if_busy(tuning_.notes);
     trials_.emplace(
         fmt::format("{}; {}, {} threads", tuning_.machine, tuning_.device, tuning_.threads),
         options_.record);
@@ -422,7 +424,10 @@ class Tuner {
       c.result.why =
           fmt::format("kept: {} pays", text_of(trials[static_cast<std::size_t>(best)].moves));
     else if (c.result.why.empty())
-      c.result.why = "left: nothing that was tried is faster";
+      c.result.why = std::any_of(trials.begin(), trials.end(),
+                                 [](const Trial& t) { return t.speed == Speed::unstable; })
+                         ? "left: what was measured varied too much to tell what is faster"
+                         : "left: nothing that was tried is faster";
   }
 
   std::ptrdiff_t chosen_classes() const {
@@ -511,6 +516,7 @@ Tuning tune(Model& model, const TuneOptions& options) {
   if (!whole && (options.shard < 0 || options.shard >= options.shards))
     throw Error(fmt::format("there is no part {} of {}: parts are counted from 0", options.shard,
                             options.shards));
+  require_budget(options.budget);
   exec::require_allowed(model);
   Model result = model;
   Tuning tuning = Tuner(model, options).run(result);

@@ -1,8 +1,17 @@
 #include "lab/verify/loss.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
+#include "refx/error.h"
+
 namespace refx {
+
+void require_budget(double budget) {
+  if (!(budget >= 0))
+    throw Error(fmt::format("an error budget of {} cannot be kept; 0 is none", budget));
+}
 
 LossOf::LossOf(const Model& original, const std::vector<Inputs>& inputs, std::uint64_t seed)
     : original_(original_of_forms(original, original, wide_forms_)) {

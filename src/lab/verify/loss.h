@@ -6,6 +6,9 @@
 
 namespace refx {
 
+// Throws Error if nothing can be within it.
+void require_budget(double budget);
+
 // How far forms of an original are from it, see Lossy: one run of the form on each set of inputs.
 class LossOf {
  public:

@@ -14,6 +14,7 @@
 #include "lab/run/machine.h"
 #include "lab/run/sized_inputs.h"
 #include "lab/verify/judge.h"
+#include "lab/verify/loss.h"
 #include "lab/verify/power.h"
 #include "lab/verify/witness.h"
 #include "refx/bisect.h"
@@ -379,8 +380,7 @@ std::string Verification::reason() const {
 }
 
 Verification verify(const Model& model, const VerifyOptions& options) {
-  if (!(options.budget >= 0))
-    throw Error(fmt::format("an error budget of {} cannot be kept; 0 is none", options.budget));
+  require_budget(options.budget);
   return Verifier(model, options).run();
 }
 

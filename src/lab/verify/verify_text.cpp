@@ -28,16 +28,21 @@ std::string percent(double part) {
   return part == 0 ? "0" : part < 1e-3 ? "<0.1%" : fmt::format("{:.1f}%", 100 * part);
 }
 
+// Where no difference had to be allowed, none is shown.
+std::string allowed(const OutputCheck& c, double bound) {
+  return bound == 0 && c.answer == Answer::pass ? "-" : short_number(c.relative(bound));
+}
+
 Row row_of(const OutputCheck& c) {
   if (c.exact)
     return {c.path, c.type, "-", "equal", "-", "-", "equal", "-", percent(c.beyond), verdict(c)};
   return {c.path,
           c.type,
           short_number(c.relative(c.meaning.error)),
-          short_number(c.relative(c.meaning.allowed)),
+          allowed(c, c.meaning.allowed),
           short_number(c.relative(c.original_error)),
           short_number(c.relative(c.now.error)),
-          short_number(c.relative(c.now.allowed)),
+          allowed(c, c.now.allowed),
           short_number(c.l2),
           percent(c.beyond),
           verdict(c)};
