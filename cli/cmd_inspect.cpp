@@ -107,14 +107,22 @@ void print_findings(const Summary& s) {
   Table overview({Table::left, Table::right, Table::right});
   overview.head({"transformation", "sites", "refused"});
   Table sites({Table::left, Table::left}), refusals({Table::left, Table::left, Table::left});
+  std::size_t idle = 0;
   for (const auto& [transformation, found] : s.findings) {
+    if (found.sites.empty() && found.refusals.empty()) {
+      ++idle;
+      continue;
+    }
     overview.row({transformation->name(), std::to_string(found.sites.size()),
                   std::to_string(found.refusals.size())});
     for (const Site& site : found.sites) sites.row({transformation->name(), site.name});
     for (const Refusal& refusal : found.refusals)
       refusals.row({transformation->name(), refusal.site.name, refusal.reason});
   }
-  say("\n{}", overview.text());
+  if (!overview.empty()) say("\n{}", overview.text());
+  say("{}{} nothing here\n", overview.empty() ? "\n" : "",
+      count(idle, overview.empty() ? "transformation" : "other") +
+          (idle == 1 ? " finds" : " find"));
   print_section("sites", sites);
   print_section("refused, and why", refusals);
 }
