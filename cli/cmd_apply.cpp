@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "commands.h"
@@ -12,8 +11,6 @@
 #include "refx/error.h"
 #include "refx/registry.h"
 #include "summary.h"
-#include "util/did_you_mean.h"
-#include "util/glob.h"
 #include "util/json_writer.h"
 #include "util/shell_word.h"
 
@@ -46,39 +43,19 @@ Applied apply_all(Model& model, const Transformations& transformations, const Si
   return applied;
 }
 
-// The names that a pattern may have meant: what was done, now or before, is refused, or is left.
-std::vector<std::string> known_sites(const Model& model, const Transformations& transformations) {
-  std::vector<std::string> names;
-  for (const TransformationPtr& transformation : transformations) {
-    const Findings found = transformation->find(model);
-    for (const Step& step : model.history())
-      if (step.transformation == transformation->name()) names.push_back(step.site);
-    for (const Site& site : found.sites) names.push_back(site.name);
-    for (const Refusal& refusal : found.refusals) names.push_back(refusal.site.name);
-  }
-  return names;
-}
-
 // A pattern that matches nothing is a slip: what was to be rewritten would silently stay.
 void check_patterns(const ApplyOptions& options, const Model& model,
                     const Transformations& transformations) {
-  if (options.only.empty() && options.except.empty()) return;
-  const std::vector<std::string> names = known_sites(model, transformations);
-  auto unmatched = [&](const std::string& pattern) {
-    return std::none_of(names.begin(), names.end(),
-                        [&](const std::string& name) { return glob_match(pattern, name); });
+  auto complaint = [&](const char* option, const std::string& why) {
+    return fmt::format("{} {}{}", option, why,
+                       why.ends_with('?') ? ""
+                                          : fmt::format("; `refx inspect {}` lists them",
+                                                        shell_word(options.model)));
   };
-  auto complaint = [&](const char* option, const std::string& pattern) {
-    const std::string near = did_you_mean(pattern, names);
-    return fmt::format(
-        "{} '{}' matches no site{}", option, pattern,
-        near.empty() ? fmt::format("; `refx inspect {}` lists them", shell_word(options.model))
-                     : near);
-  };
-  for (const std::string& pattern : options.only)
-    if (unmatched(pattern)) throw Error(complaint("--site", pattern));
-  for (const std::string& pattern : options.except)
-    if (unmatched(pattern)) note(complaint("--except", pattern));
+  for (const std::string& why : unmatched(options.only, model, transformations))
+    throw Error(complaint("--site", why));
+  for (const std::string& why : unmatched(options.except, model, transformations))
+    note(complaint("--except", why));
 }
 
 void print_nothing_done(const Model& model, const Transformations& transformations) {

@@ -23,6 +23,11 @@ REFX_API const Transformation& find_transformation(std::string_view name);
 // registry that preserve computation.
 inline constexpr std::string_view kAll = "all";
 REFX_API std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names);
+// Of patterns of a SiteFilter that match no site of these transformations, neither one that is
+// there nor one that is refused or was rewritten: "'quary' matches no site; did you mean 'query'?"
+REFX_API std::vector<std::string> unmatched(const std::vector<std::string>& patterns,
+                                            const Model& model,
+                                            const std::vector<TransformationPtr>& transformations);
 // Null if there is none.
 REFX_API const Transformation* lookup_transformation(std::string_view name);
 // Makes a transformation known to reverse(), the program's lists and the contract test.

@@ -6,7 +6,10 @@ import dataclasses
 import functools
 import html
 import os
+import shutil
 import tempfile
+import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -97,8 +100,16 @@ def _list(value: str | Iterable[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _folder(tensors: Iterable[Any]) -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder for a file with these tensors: in memory, where there is room."""
+class _Folder:
+    """A temporary folder, gone when nobody holds it any more."""
+
+    def __init__(self, where: str | None):
+        self.name = tempfile.mkdtemp(dir=where)
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
+def _folder(tensors: Iterable[Any]) -> _Folder:
+    """For a file with these tensors: in memory, where there is room."""
     size = sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
     memory = "/dev/shm"
     try:
@@ -107,13 +118,13 @@ def _folder(tensors: Iterable[Any]) -> tempfile.TemporaryDirectory[str]:
     except OSError:
         fits = False
     in_memory = fits and "TMPDIR" not in os.environ  # who sets that wants it to be used
-    return tempfile.TemporaryDirectory(dir=memory if in_memory else None)
+    return _Folder(memory if in_memory else None)
 
 
 class Model:
     """An exported program, and the history of its rewrites. See ``load`` and ``from_exported``."""
 
-    def __init__(self, core: _core.Model, folder: tempfile.TemporaryDirectory[str] | None = None):
+    def __init__(self, core: _core.Model, folder: _Folder | None = None):
         self._core = core
         self._folder = folder  # of the file behind it, where that is temporary
 
@@ -152,6 +163,10 @@ class Model:
         names = _names(transformations)
         trial = self._core.copy()  # all of them or none
         ids = [i for name in names for i in trial.apply(name, _list(only), _list(exclude))]
+        for why in trial.unmatched(names, _list(only)):
+            raise _core.Error(f"only={why}" if why.endswith("?") else f"only={why}; `sites()` lists them")
+        for why in trial.unmatched(names, _list(exclude)):
+            warnings.warn(f"exclude={why}", stacklevel=2)
         self._core = trial
         return [step for step in self.log() if step.id in set(ids)]
 
@@ -351,10 +366,14 @@ class Model:
 
     def to_exported(self) -> torch.export.ExportedProgram:
         """The model as it is now, as an ExportedProgram."""
-        with _folder(self.state_dict().values()) as folder:
-            path = os.path.join(folder, "model.pt2")
-            self.save(path)
-            return torch.export.load(path)
+        folder = _folder(self.state_dict().values())
+        path = os.path.join(folder.name, "model.pt2")
+        self.save(path)
+        return torch.export.load(path)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a refx.Model is not pickled or deep-copied: copy() makes another with the same tensors, "
+                        "save(path) and refx.load(path) one with its own")
 
     def __repr__(self) -> str:
         nodes, tensors, steps = self._core.counts()

@@ -163,6 +163,14 @@ void bind_model(py::module_& m) {
             return ids;
           },
           py::arg("transformation"), py::arg("only"), py::arg("exclude"))
+      .def(
+          "unmatched",
+          [](const Model& self, const std::vector<std::string>& transformations,
+             const std::vector<std::string>& patterns) {
+            const py::gil_scoped_release no_gil;
+            return unmatched(patterns, self, find_transformations(transformations));
+          },
+          py::arg("transformations"), py::arg("patterns"))
       .def("steps",
            [](const Model& self) {
              py::list all;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "refx/transforms.h"
 #include "rules/shipped.h"
 #include "util/did_you_mean.h"
+#include "util/glob.h"
 
 namespace refx {
 
@@ -83,6 +85,25 @@ std::vector<TransformationPtr> find_transformations(const std::vector<std::strin
       if (transformation->preserves_computation()) found.push_back(transformation);
   }
   return found;
+}
+
+std::vector<std::string> unmatched(const std::vector<std::string>& patterns, const Model& model,
+                                   const std::vector<TransformationPtr>& transformations) {
+  if (patterns.empty()) return {};
+  std::vector<std::string> names, complaints;
+  for (const TransformationPtr& transformation : transformations) {
+    const Findings found = transformation->find(model);
+    for (const Step& step : model.history())
+      if (step.transformation == transformation->name()) names.push_back(step.site);
+    for (const Site& site : found.sites) names.push_back(site.name);
+    for (const Refusal& refusal : found.refusals) names.push_back(refusal.site.name);
+  }
+  for (const std::string& pattern : patterns)
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return glob_match(pattern, name); }))
+      complaints.push_back(
+          fmt::format("'{}' matches no site{}", pattern, did_you_mean(pattern, names)));
+  return complaints;
 }
 
 namespace {
