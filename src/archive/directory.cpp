@@ -213,7 +213,9 @@ class DirectoryReader {
 
   void check_kind(std::string_view name, std::uint16_t flags, std::uint16_t method) const {
     if (flags & 0x2041) fail(name, "it is encrypted");
-    if (method != 0) fail(name, fmt::format("it is compressed (method {})", method));
+    if (method != 0)
+      fail(name, fmt::format("it is compressed (method {}){}", method,
+                             name.find("/code/") == name.npos ? "" : ", as in a TorchScript file"));
     constexpr std::uint16_t deflate_options = 6;  // without meaning here
     const unsigned unknown = flags & ~unsigned{zip::kHasDescriptor | zip::kUtf8 | deflate_options};
     if (unknown) fail(name, fmt::format("unknown flags {:#x}", unknown));

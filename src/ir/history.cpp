@@ -30,10 +30,12 @@ std::size_t Step::bytes() const {
 const Step& History::operator[](StepId id) const {
   auto it = live_.find(id);
   if (it != live_.end()) return *it->second;
-  const std::string range = live_.empty()
-                                ? "the history is empty"
-                                : fmt::format("live steps are {} to {}", live_.begin()->first.value,
-                                              live_.rbegin()->first.value);
+  std::string range = "the history is empty";
+  if (live_.size() == 1)
+    range = fmt::format("the only one is {}", live_.begin()->first.value);
+  else if (!live_.empty())
+    range = fmt::format("live steps are {} to {}", live_.begin()->first.value,
+                        live_.rbegin()->first.value);
   throw Error(fmt::format("there is no live step {}; {}", id.value, range));
 }
 

@@ -250,8 +250,8 @@ void attach(Model& model, const std::set<StepId>& steps, const std::string& path
         if (is_new) all.push_back({detached, {}});
         all[it->second].entries.push_back(entry);
       });
+  const std::unique_ptr<Base> base = Base::open(path);  // a wrong path is an error in any case
   if (all.empty()) return;
-  const std::unique_ptr<Base> base = Base::open(path);
   Finder finder(*base, path);
   Exchange exchange;
   for (const Wanted& wanted : all)

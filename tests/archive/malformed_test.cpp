@@ -264,7 +264,9 @@ TEST_F(Malformed, BytesThatBelongToNoRecord) {
 
 TEST_F(Malformed, Entries) {
   expect_error(make_zip({{.name = "r/a", .data = "1", .method = 8}}),
-               "it is compressed (method 8)");
+               "it is compressed (method 8); was");
+  expect_error(make_zip({{.name = "r/code/a.py", .data = "1", .method = 8}}),
+               "it is compressed (method 8), as in a TorchScript file; was");
   expect_error(make_zip({{.name = "r/a", .data = "1", .flags = 1}}), "it is encrypted");
   expect_error(make_zip({{.name = "r/a", .data = "1", .flags = 0x20}}), "unknown flags 0x20");
   expect_error(make_zip({{.name = "r/a", .data = "1", .crc = 5}}),

@@ -1,5 +1,11 @@
 """What people hand over by mistake: the message says what would have been right."""
 
+import copy
+import gc
+import pathlib
+import pickle
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -74,6 +80,46 @@ def test_all_of_them_but_the_lossy_ones():
     assert not any("int8" in site.transformation for site in model.sites("all"))
 
 
-def test_a_budget_below_zero():
+@pytest.mark.parametrize("verb", ["verify", "tune"])
+def test_a_budget_below_zero(verb):
     with pytest.raises(refx.Error, match="an error budget of -1 cannot be kept"):
-        refx.export(Net(), (X,)).verify(budget=-1)
+        getattr(refx.export(Net(), (X,)), verb)(budget=-1)
+
+
+def test_patterns_that_match_no_site():
+    model = refx.export(Net(), (X,))
+    before = model.graph
+    with pytest.raises(refx.Error, match=r"only='nowhere\.\*' matches no site; `sites\(\)` lists them"):
+        model.apply("merge-linears", only="nowhere.*")
+    with pytest.raises(refx.Error, match=r"matches no site; did you mean '\{q,k,v\}'"):
+        model.apply("merge-linears", only="{q,k,w}")
+    assert model.graph == before and not model.log()
+    with pytest.warns(UserWarning, match=r"exclude='nowhere' matches no site"):
+        assert model.apply("merge-linears", exclude="nowhere")
+    assert model.reverse().graph == before
+    model.apply("merge-linears")
+    assert model.apply("merge-linears", only="*") == []  # those that are rewritten count
+
+
+@pytest.mark.parametrize("wrong", [copy.deepcopy, pickle.dumps])
+def test_a_Model_is_not_pickled(wrong):
+    with pytest.raises(TypeError, match=r"a refx.Model is not pickled or deep-copied: copy\(\) makes another"):
+        wrong(refx.export(Net(), (X,)))
+
+
+def test_the_file_behind_a_model_goes_with_the_last_one_silently():
+    model = refx.export(Net(), (X,))
+    folder, other = pathlib.Path(model._folder.name), model.copy()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        del model
+        gc.collect()
+        assert folder.exists() and other(X).shape == (2, 4)
+        del other
+        gc.collect()
+    assert not folder.exists() and not [w for w in said if w.category is ResourceWarning]
+
+
+def test_a_base_that_is_not_there_also_where_nothing_is_detached():
+    with pytest.raises(refx.Error, match="nowhere.pt2"):
+        refx.export(Net(), (X,)).attach("nowhere.pt2")
