@@ -18,7 +18,7 @@ test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)
 
 program: build/build.ninja  ## build the library and the program only, build/bin/refx
-	@[ -x build/bin/refx ] || echo "make: building the program: ten minutes on two cores, this once"
+	@[ -x build/bin/refx ] || echo "make: building the program: seven minutes on two cores, this once"
 	@cmake --build --preset release --target refx_cli told -j $(JOBS)
 
 demo: program  ## build the program, then show it at work

@@ -57,13 +57,20 @@ endif()
 
 if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
   set(environment "PYTHONPATH=${PROJECT_BINARY_DIR}/python;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;OMP_NUM_THREADS=1;PYTHONUTF8=1")
-  foreach(folder fx lab)
-    add_test(NAME python_${folder} COMMAND ${Python_EXECUTABLE} -m pytest -q tests/python/${folder}
+  function(refx_pytest name) # and the files
+    list(TRANSFORM ARGN PREPEND tests/python/)
+    add_test(NAME ${name} COMMAND ${Python_EXECUTABLE} -m pytest -q ${ARGN}
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(python_${folder} PROPERTIES ENVIRONMENT "${environment}")
-  endforeach()
-  # What it measures should not be disturbed.
-  set_tests_properties(python_lab PROPERTIES PROCESSORS 2)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}")
+  endfunction()
+  refx_pytest(python_fx fx)
+  # What some of them measure should not be disturbed.
+  file(GLOB lab RELATIVE ${PROJECT_SOURCE_DIR}/tests/python CONFIGURE_DEPENDS tests/python/lab/test_*.py)
+  set(timed lab/test_bench.py lab/test_package.py lab/test_tune.py)
+  list(REMOVE_ITEM lab ${timed})
+  refx_pytest(python_lab ${lab})
+  refx_pytest(python_timed ${timed})
+  set_tests_properties(python_timed PROPERTIES PROCESSORS 2)
   # The wheel, built as `make build` builds, and installed as people do.
   add_test(NAME wheel COMMAND sh -ec "make -s wheel; exec tests/wheel.sh dist/refx-${PROJECT_VERSION}-*.whl \"$1\" build-wheel/installed"
                               sh ${Python_EXECUTABLE}

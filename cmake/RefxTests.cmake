@@ -11,16 +11,30 @@ mark_as_advanced(REFX_LIB_zip)
 if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_LIB_zip)
   # Half of what all there is takes to compile. What they include is compiled once, and they themselves
   # need not be fast: the library that they link is as it ships.
+  set(kit ${test_sources}) # what models are made of and judged by: for torture/, too
+  list(FILTER kit INCLUDE REGEX "/tests/((kit|oracle|property|random_model|random_moves|writer)|archive/files|ops/views)\\.cpp$")
+  list(REMOVE_ITEM test_sources ${kit})
+  foreach(source IN LISTS test_sources)
+    if(source MATCHES "/tests/(import|ops|rules|transforms)/") # whose files have names of their own for the same things
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+  add_library(refx_kit OBJECT ${kit})
   add_executable(refx_tests ${test_sources})
-  refx_stands_on(refx_objects refx_tests OWN_HEADERS)
-  target_include_directories(refx_tests PRIVATE tests)
-  target_compile_options(refx_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+  foreach(part refx_kit refx_tests)
+    refx_stands_on(refx_objects ${part} OWN_HEADERS)
+    target_include_directories(${part} PUBLIC tests)
+    target_compile_options(${part} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_link_libraries(${part} PUBLIC GTest::gtest_main rapidcheck_gtest refx_file_libraries ${REFX_LIB_zip})
+    refx_unity(${part})
+  endforeach()
+  target_link_libraries(refx_tests PRIVATE refx_kit)
   if(REFX_PCH)
     target_precompile_headers(
-      refx_tests PRIVATE <ATen/ATen.h> <fmt/format.h> <gtest/gtest.h> <filesystem> <fstream> <random>
+      refx_kit PRIVATE <ATen/ATen.h> <fmt/format.h> <gtest/gtest.h> <filesystem> <fstream> <random>
       <sstream> <string> <vector> ${PROJECT_SOURCE_DIR}/include/refx/refx.h)
+    target_precompile_headers(refx_tests REUSE_FROM refx_kit)
   endif()
-  target_link_libraries(refx_tests PRIVATE GTest::gtest_main rapidcheck_gtest refx_file_libraries ${REFX_LIB_zip})
 
   # Models that torch exports, for the tests of the program.
   if(REFX_PYTHON)

@@ -107,16 +107,19 @@ TEST_P(Contract, EveryPairReversesInBothOrders) {
   for (const auto& a : registry()) {
     Model only_a = original;
     (*a)(only_a);
+    if (only_a.history().empty()) continue;  // then it is `b` alone
+    const std::string with_a = snapshot(only_a);
     for (const auto& b : registry()) {
       if (a == b) continue;
       Model both = only_a;
       (*b)(both);
+      if (both.history().size() == only_a.history().size()) continue;
       validate(both);
       expect_promised(original, both, {a.get(), b.get()});
 
       Model last_first = both;
       (*b)(last_first, Reverse::yes);
-      expect_identical(last_first, snapshot(only_a), "first " + b->name());
+      expect_identical(last_first, with_a, "first " + b->name());
       (*a)(last_first, Reverse::yes);
       expect_identical(last_first, before, "then " + a->name());
 
