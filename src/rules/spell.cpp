@@ -63,11 +63,9 @@ bool is_said(const c10::Argument& formal, const Given* given) {
 int fit(const c10::FunctionSchema& schema, const Reading& call) {
   const int as_tensor = !takes_numbers(call.name) ? 0 : schema.overload_name() == "Tensor" ? 3 : 1;
   int score = 1;
-  std::size_t used = 0;
   for (const c10::Argument& formal : schema.arguments()) {
     const Given* given = call.find(formal.name());
     if (!is_said(formal, given)) {
-      if (given) ++used;
       if (!formal.default_value()) return 0;
       continue;
     }
@@ -76,7 +74,6 @@ int fit(const c10::FunctionSchema& schema, const Reading& call) {
     const int one = spread ? 1 : fit(formal.type(), given->value, as_tensor);
     if (one == 0) return 0;
     score += one;
-    ++used;
   }
   const auto extra = std::count_if(call.args.begin(), call.args.end(), [&](const Given& given) {
     return !given.by_default &&
