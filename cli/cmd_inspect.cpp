@@ -119,10 +119,9 @@ void print_findings(const Summary& s) {
     for (const Refusal& refusal : found.refusals)
       refusals.row({transformation->name(), refusal.site.name, refusal.reason});
   }
-  if (!overview.empty()) say("\n{}", overview.text());
-  say("{}{} nothing here\n", overview.empty() ? "\n" : "",
-      count(idle, overview.empty() ? "transformation" : "other") +
-          (idle == 1 ? " finds" : " find"));
+  const bool none = overview.empty();
+  say("\n{}{} {} nothing here\n", none ? Shown{} : overview.text(),
+      count(idle, none ? "transformation" : "other"), idle == 1 ? "finds" : "find");
   print_section("sites", sites);
   print_section("refused, and why", refusals);
 }

@@ -391,6 +391,8 @@ TEST_F(Files, ReverseAsJson) {
 TEST_F(Files, ReverseOfWhatIsNotThere) {
   apply_all();
   expect_error("reverse fast.pt2 9 -o x.pt2", "there is no live step 9; live steps are 1 to 5");
+  ASSERT_EQ(run("apply small.pt2 merge-linears -o one.pt2").code, 0);
+  expect_error("reverse one.pt2 9 -o x.pt2", "there is no live step 9; the only one is 1");
   expect_error("reverse fast.pt2 1 merge-linear -o x.pt2",
                "no live step matches 'merge-linear'; did you mean 'merge-linears'?");
   const Result none = run("reverse small.pt2 --all -o copy.pt2");

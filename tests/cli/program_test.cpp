@@ -250,6 +250,9 @@ TEST_F(Program, WrongUsageGetsTheNearestNameAndExitCode2) {
        "--all leaves nothing to choose: drop it, or '3'; see `refx reverse --help`"},
       {"reverse m.pt2 --all --refuse --cascade -o x.pt2",
        "--refuse excludes --cascade; see `refx reverse --help`"},
+      {"verify m.pt2 --budget abc", "--budget: needs a number above 0; see `refx verify --help`"},
+      {"verify m.pt2 --tolerance -1",
+       "--tolerance: needs a number, 0 or above; see `refx verify --help`"},
       {"completion basj", "no completion for 'basj'; did you mean 'bash'?"},
       {"completion", "'completion' needs SHELL; see `refx completion --help`"},
   };

@@ -248,6 +248,11 @@ class TuneFiles : public ::testing::Test {
 
   // Writes trials of kTwoPlaces that say that the detour pays and the shortcut does not.
   void write_lies(const Tuning& honest, const std::string& to) const {
+    write_as(to, "\"faster\"", "\"slower\"");
+    ASSERT_EQ(honest.classes.size(), 2u);
+  }
+
+  void write_as(const std::string& to, const char* detours, const char* others) const {
     std::ifstream in(path("honest.jsonl"));
     std::ofstream out(to);
     for (std::string line; std::getline(in, line);) {
@@ -257,11 +262,10 @@ class TuneFiles : public ::testing::Test {
             line.find(fmt::format("\"{}\": ", key)) + std::string(key).size() + 4;
         line.replace(at, line.find(',', at) - at, value);
       };
-      replace("speed", detour ? "\"faster\"" : "\"slower\"");
+      replace("speed", detour ? detours : others);
       replace("low", detour ? "2.0" : "0.5");
       out << line << "\n";
     }
-    ASSERT_EQ(honest.classes.size(), 2u);
   }
 
   const testing::Folder folder_;
@@ -286,6 +290,22 @@ TEST_F(TuneFiles, WhatIsKnownIsNotMeasuredAgainButTheResultIsProven) {
   EXPECT_NE(t.classes[1].why.find("left: with it alone the whole model is slower"),
             std::string::npos)
       << t.classes[1].why;
+}
+
+TEST_F(TuneFiles, WhatVariedTooMuchIsSaidToHave) {
+  Model model = parse_filled(kTwoPlaces);
+  TuneOptions options = quick();
+  options.record = path("honest.jsonl");
+  tune(model, options);
+  write_as(path("unsure.jsonl"), "\"unstable\"", "\"unstable\"");
+  Model other = parse_filled(kTwoPlaces);
+  options.record = "";
+  options.known = {path("unsure.jsonl")};
+  const Tuning t = tune(other, options);
+  EXPECT_FALSE(t.changed) << to_text(t);
+  ASSERT_EQ(t.classes.size(), 2u);
+  for (const SiteClass& c : t.classes)
+    EXPECT_EQ(c.why, "left: what was measured varied too much to tell what is faster");
 }
 
 TEST_F(TuneFiles, PartsAddUpToTheWhole) {

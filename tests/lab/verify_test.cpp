@@ -528,5 +528,20 @@ graph():
   EXPECT_EQ(data(copy, "w"), data(model, "w"));
 }
 
+TEST(VerifyText, ShowsNoBoundWhereNoneWasNeeded) {
+  Verification v;
+  OutputCheck check;
+  check.path = "y";
+  v.sets.push_back({"here", {check}});
+  const auto row = [&] {
+    const std::string text = to_text(v);
+    const std::size_t at = text.find("\n  y ") + 1;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_NE(row().find("0        -        0"), std::string::npos) << row();
+  v.sets[0].outputs[0].answer = Answer::fail;
+  EXPECT_EQ(row().find('-'), std::string::npos) << row();
+}
+
 }  // namespace
 }  // namespace refx
