@@ -6,6 +6,7 @@
 
 #include "refx/export.h"
 #include "refx/node.h"
+#include "refx/rings.h"
 #include "refx/table.h"
 
 namespace refx {
@@ -54,33 +55,28 @@ class REFX_API Graph : public Table<Node> {
 
   std::size_t num_readers(std::string_view state) const { return ring_size(readers_, state); }
   std::size_t num_callers(std::string_view module) const { return ring_size(callers_, module); }
+  // Of one that reads a state entry: whether no other does.
+  bool is_only_reader(NodeId id) const { return readers_.is_alone(id.value); }
 
   // The output node; throws Error if there is none.
   NodeId output() const;
 
  private:
   friend struct ModelAccess;
-  // The nodes that name one state entry, or one module, are a ring; an index has one of each.
-  struct InRing {
-    NodeId prev, next;
-    std::uint32_t size = 0;  // of the ring, in the one that is in the index
-  };
-
   Id<Node> insert_slot(NodeId where);
   Ptr exchange(NodeId id, Ptr value);
   void add_uses(NodeId user, const Node& node);
   void remove_uses(NodeId user, const Node& node, std::size_t most = static_cast<std::size_t>(-1));
   void enter_ring(NodeId id, const Node& node);
   void leave_ring(NodeId id, const Node& node);
-  NameIndex* index_of(const Node& node);
-  NodeId first_in(const NameIndex& index, std::string_view name) const;
-  std::vector<NodeId> ring(const NameIndex& index, std::string_view name) const;
-  std::size_t ring_size(const NameIndex& index, std::string_view name) const;
+  Rings* rings_of(const Node& node);
+  std::uint32_t any_in(const Rings& rings, std::size_t hash, std::string_view name) const;
+  std::vector<NodeId> ring(const Rings& rings, std::string_view name) const;
+  std::size_t ring_size(const Rings& rings, std::string_view name) const;
   std::vector<NodeId> in_order(std::vector<NodeId> ids) const;
 
   std::vector<UserSet> users_;
-  std::vector<InRing> in_ring_;
-  NameIndex readers_, callers_;
+  Rings readers_, callers_;  // of each state entry, and of each module
 };
 
 }  // namespace refx

@@ -3,9 +3,10 @@
 #include <ATen/core/TensorBase.h>
 
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "refx/export.h"
+#include "refx/rings.h"
 #include "refx/table.h"
 
 namespace refx {
@@ -37,7 +38,11 @@ class REFX_API State : public Table<StateEntry> {
  private:
   friend struct ModelAccess;
   Ptr exchange(StateId id, Ptr value);
-  std::unordered_map<const void*, std::uint32_t> storages_;
+  std::uint32_t any_with(const void* storage) const;
+
+  std::vector<const void*>
+      storages_;   // by id: of the tensor, as it came; torch may give it another
+  Rings sharers_;  // of each storage
 };
 
 }  // namespace refx

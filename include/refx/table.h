@@ -96,11 +96,6 @@ class REFX_API Table {
     std::uint64_t label = 0;       // grows along the order
     std::uint64_t name = kNoName;  // where it stands in text_
   };
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
-  };
-
   void reserve(std::size_t size);
   // A new, empty slot before `where` (no id: at the end).
   Id<T> insert_slot(Id<T> where);
@@ -122,6 +117,10 @@ class REFX_API Table {
   NameIndex names_;         // of the slots whose names are their own
   std::vector<char> text_;  // the names of all slots, each after its length
   // For a base name: base_1 … base_<n> are all taken. Keeps fresh_name() O(1).
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const { return hash_of(name); }
+  };
   mutable std::unordered_map<std::string, std::uint64_t, Hash, std::equal_to<>> numbered_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 struct Hash {
   using is_transparent = void;
-  std::size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+  std::size_t operator()(std::string_view target) const { return hash_of(target); }
 };
 using Entries = std::unordered_map<std::string, std::unique_ptr<Entry>, Hash, std::equal_to<>>;
 

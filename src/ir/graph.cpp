@@ -93,25 +93,21 @@ std::string_view bound_name(const Node& node) {
 
 }  // namespace
 
-NodeId Graph::first_in(const NameIndex& index, std::string_view name) const {
-  return NodeId(index.find(
-      Hash{}(name), [&](std::uint32_t id) { return bound_name(*find(NodeId(id))) == name; }));
+std::uint32_t Graph::any_in(const Rings& rings, std::size_t hash, std::string_view name) const {
+  return rings.any(hash, [&](std::uint32_t id) { return bound_name(*find(NodeId(id))) == name; });
 }
 
-std::vector<NodeId> Graph::ring(const NameIndex& index, std::string_view name) const {
+std::vector<NodeId> Graph::ring(const Rings& rings, std::string_view name) const {
   std::vector<NodeId> ids;
-  const NodeId first = first_in(index, name);
-  if (!first) return ids;
-  ids.reserve(in_ring_[first.value].size);
-  NodeId id = first;
-  do ids.push_back(id);
-  while ((id = in_ring_[id.value].next) != first);
+  if (rings.empty()) return ids;
+  const std::uint32_t any = any_in(rings, hash_of(name), name);
+  ids.reserve(rings.count(any));
+  rings.for_each(any, [&](std::uint32_t id) { ids.emplace_back(id); });
   return in_order(std::move(ids));
 }
 
-std::size_t Graph::ring_size(const NameIndex& index, std::string_view name) const {
-  const NodeId first = first_in(index, name);
-  return first ? in_ring_[first.value].size : 0;
+std::size_t Graph::ring_size(const Rings& rings, std::string_view name) const {
+  return rings.empty() ? 0 : rings.count(any_in(rings, hash_of(name), name));
 }
 
 NodeId Graph::output() const {
@@ -124,11 +120,9 @@ NodeId Graph::output() const {
 Id<Node> Graph::insert_slot(NodeId where) {
   users_.emplace_back();
   try {
-    in_ring_.emplace_back();
     return Table::insert_slot(where);
   } catch (...) {
     users_.pop_back();
-    in_ring_.resize(users_.size());
     throw;
   }
 }
@@ -138,10 +132,10 @@ Graph::Ptr Graph::exchange(NodeId id, Ptr value) {
   const Node* node = value.get();
   const bool same_uses = old && node && old->args == node->args && old->kwargs == node->kwargs;
   const bool same_ring =
-      old && node && index_of(*old) == index_of(*node) && bound_name(*old) == bound_name(*node);
+      old && node && rings_of(*old) == rings_of(*node) && bound_name(*old) == bound_name(*node);
   // Whatever needs memory comes first.
   if (node && !same_ring)
-    if (NameIndex* index = index_of(*node)) index->reserve(index->size() + 1);
+    if (Rings* rings = rings_of(*node)) rings->reserve(id.value);
   if (node && !same_uses) add_uses(id, *node);
   if (old && !same_ring) leave_ring(id, *old);
   Ptr removed = Table::exchange(id, std::move(value));
@@ -172,47 +166,23 @@ void Graph::remove_uses(NodeId user, const Node& node, std::size_t most) {
   });
 }
 
-NameIndex* Graph::index_of(const Node& node) {
+Rings* Graph::rings_of(const Node& node) {
   if (node.op == Opcode::call_module) return &callers_;
   return bound_state(node).empty() ? nullptr : &readers_;
 }
 
 void Graph::enter_ring(NodeId id, const Node& node) {
-  NameIndex* index = index_of(node);
-  if (!index) return;
-  const std::string_view name = bound_name(node);
-  InRing& entering = in_ring_[id.value];
-  const NodeId first = first_in(*index, name);
-  if (!first) {
-    entering = {id, id, 1};
-    index->insert(Hash{}(name), id.value);
-    return;
-  }
-  InRing& next = in_ring_[first.value];
-  entering = {next.prev, first, 0};
-  in_ring_[next.prev.value].next = id;
-  next.prev = id;
-  ++next.size;
+  Rings* rings = rings_of(node);
+  if (!rings) return;
+  const std::size_t hash = hash_of(bound_name(node));
+  rings->enter(hash, id.value, any_in(*rings, hash, bound_name(node)));
 }
 
 void Graph::leave_ring(NodeId id, const Node& node) {
-  NameIndex* index = index_of(node);
-  if (!index) return;
-  const std::string_view name = bound_name(node);
-  const NodeId first = first_in(*index, name);
-  const auto [prev, next, size] = in_ring_[id.value];
-  if (next == id) {
-    index->erase(Hash{}(name), id.value);
-    return;
-  }
-  in_ring_[prev.value].next = next;
-  in_ring_[next.value].prev = prev;
-  if (first != id) {
-    --in_ring_[first.value].size;
-    return;
-  }
-  in_ring_[next.value].size = size - 1;
-  index->replace(Hash{}(name), id.value, next.value);
+  Rings* rings = rings_of(node);
+  if (!rings) return;
+  const std::size_t hash = hash_of(bound_name(node));
+  rings->leave(hash, id.value, any_in(*rings, hash, bound_name(node)));
 }
 
 }  // namespace refx

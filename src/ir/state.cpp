@@ -11,23 +11,34 @@ const void* storage_of(const StateEntry& entry) {
              : nullptr;
 }
 
+std::size_t hash_of(const void* storage) {
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // the low bits of addresses are equal
+  return (reinterpret_cast<std::uintptr_t>(storage) * kGolden) >> 32;
+}
+
 }  // namespace
 
+std::uint32_t State::any_with(const void* storage) const {
+  return sharers_.any(hash_of(storage), [&](std::uint32_t id) { return storages_[id] == storage; });
+}
+
 std::size_t State::storage_sharers(StateId id) const {
-  auto it = storages_.find(storage_of((*this)[id]));
-  return it == storages_.end() ? 1 : it->second;
+  (*this)[id];
+  if (!storages_[id.value] || sharers_.is_alone(id.value)) return 1;
+  return sharers_.count(any_with(storages_[id.value]));
 }
 
 State::Ptr State::exchange(StateId id, Ptr value) {
-  const StateEntry* added = value.get();
-  Ptr removed = Table::exchange(id, std::move(value));
-  if (added)
-    if (const void* storage = storage_of(*added)) ++storages_[storage];
-  if (removed)
-    if (const void* storage = storage_of(*removed))
-      if (auto it = storages_.find(storage); it != storages_.end() && --it->second == 0)
-        storages_.erase(it);
-  return removed;
+  const void* storage = value ? storage_of(*value) : nullptr;
+  if (id.value >= storages_.size()) storages_.resize(id.value + 1);
+  const void*& known = storages_[id.value];
+  if (storage != known) {
+    sharers_.reserve(id.value);
+    if (known) sharers_.leave(hash_of(known), id.value, any_with(known));
+    if (storage) sharers_.enter(hash_of(storage), id.value, any_with(storage));
+    known = storage;
+  }
+  return Table::exchange(id, std::move(value));
 }
 
 }  // namespace refx

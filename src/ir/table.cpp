@@ -37,7 +37,7 @@ const T& Table<T>::operator[](Id<T> id) const {
 template <class T>
 Id<T> Table<T>::named(std::string_view name) const {
   return Id<T>(
-      names_.find(Hash{}(name), [&](std::uint32_t id) { return name_of(slots_[id]) == name; }));
+      names_.find(hash_of(name), [&](std::uint32_t id) { return name_of(slots_[id]) == name; }));
 }
 
 template <class T>
@@ -200,13 +200,13 @@ void Table<T>::reserve_name(const std::string& name, Id<T> id) {
                 "' gets another name, '" + name + "'");
   names_.reserve(names_.size() + 1);
   if (slot.name == kNoName) slot.name = add_text(name);
-  names_.insert(Hash{}(name), id.value);
+  names_.insert(hash_of(name), id.value);
 }
 
 template <class T>
 void Table<T>::release_name(std::string_view name, Id<T> id) {
   if (named(name) != id) return;
-  names_.erase(Hash{}(name), id.value);
+  names_.erase(hash_of(name), id.value);
   const auto underscore = name.rfind('_');
   if (underscore == name.npos) return;
   std::uint64_t number = 0;

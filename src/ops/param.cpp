@@ -43,10 +43,9 @@ std::string_view called_owner(const Model& model, std::string_view state) {
 
 bool is_read_by_others(const Model& model, const Param& param) {
   const std::string& name = model.state()[param.state].name;
-  const bool by_node = static_cast<bool>(param.node);
-  return model.graph().num_readers(name) > (by_node ? 1u : 0u) ||
-         (by_node && model.graph().num_uses(param.node) > 1) ||
-         (by_node && !called_owner(model, name).empty());
+  if (!param.node) return model.graph().num_readers(name) > 0;
+  return !model.graph().is_only_reader(param.node) || model.graph().num_uses(param.node) > 1 ||
+         !called_owner(model, name).empty();
 }
 
 std::string why_shared(const Model& model, const Param& param) {

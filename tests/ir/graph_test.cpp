@@ -126,5 +126,33 @@ graph():
   EXPECT_EQ(model.state().storage_sharers(model.state().find("c")), 1u);
 }
 
+// As `weight.data = other` does in Python.
+TEST(State, LetsTorchGiveATensorAnotherStorage) {
+  Model model = parse(R"(parameter a : f32[4]
+parameter b : f32[4] shares=a
+parameter c : f32[4]
+graph():
+    %x : f32[4] = placeholder[target=x]
+    return x
+)");
+  const State& state = model.state();
+  const StateId a = state.find("a"), b = state.find("b"), c = state.find("c");
+  const at::Tensor held = at::Tensor(state.tensor(c)).detach();  // its memory is not given again
+  at::Tensor(state.tensor(a)).set_data(at::ones({4}));
+  at::Tensor(state.tensor(c)).set_data(at::ones({4}));
+  {
+    Editor editor(model);
+    editor.set_state(a, at::zeros({4}));
+    EXPECT_EQ(state.storage_sharers(a), 1u);
+    EXPECT_EQ(state.storage_sharers(b), 1u);
+    editor.set_state(c, state.tensor(a));
+    EXPECT_EQ(state.storage_sharers(a), 2u);
+    EXPECT_EQ(state.storage_sharers(c), 2u);
+    editor.erase_state(b);
+  }
+  EXPECT_EQ(state.storage_sharers(b), 1u);
+  EXPECT_EQ(state.storage_sharers(c), 1u);
+}
+
 }  // namespace
 }  // namespace refx::testing
