@@ -272,19 +272,24 @@ void expect_refused(const std::string& name, const Model& original, std::string_
   expect_refused(transformation, original, reason);
 }
 
+std::string told(const std::vector<Refusal>& refusals) {
+  std::string lines;
+  for (const Refusal& refusal : refusals) {
+    lines += refusal.site.name + ": " + refusal.reason + "\n";
+    EXPECT_FALSE(refusal.site.name.empty());
+  }
+  return lines;
+}
+
 void expect_refused(const Transformation& transformation, const Model& original,
                     std::string_view reason) {
   const Findings findings = transformation.find(original);
   EXPECT_TRUE(findings.sites.empty()) << "site: " << findings.sites[0].name;
-  std::string reasons;
-  for (const Refusal& refusal : findings.refusals) {
-    reasons += refusal.site.name + ": " + refusal.reason + "\n";
-    EXPECT_FALSE(refusal.site.name.empty());
-  }
+  const std::string reasons = told(findings.refusals);
   EXPECT_NE(reasons.find(reason), std::string::npos) << "reasons given:\n" << reasons;
   Model model = original;
   const std::string before = snapshot(model);
-  transformation(model);
+  EXPECT_EQ(told(transformation(model).refusals), reasons);
   EXPECT_EQ(snapshot(model), before);
   EXPECT_TRUE(model.history().empty());
 }

@@ -47,7 +47,10 @@ Model expect_rewritten(const std::string& transformation, std::string_view befor
 // The same for a model at hand; any number of sites, but at least one.
 void expect_applies(const Transformation& transformation, const Model& model);
 void expect_applies(const std::string& transformation, const Model& model);
-// No site, and a refusal whose reason contains the text; the model stays as it is.
+// A line for each.
+std::string told(const std::vector<Refusal>& refusals);
+// No site, and a refusal whose reason contains the text, which apply() gives, too; the model stays
+// as it is.
 void expect_refused(const Transformation& transformation, const Model& model,
                     std::string_view reason);
 void expect_refused(const std::string& transformation, const Model& model, std::string_view reason);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "refx/editor.h"
+#include "refx/error.h"
 #include "refx/export.h"
 #include "refx/reverse.h"
 
@@ -19,6 +20,12 @@ struct Refusal {
 struct Findings {
   std::vector<Site> sites;
   std::vector<Refusal> refusals;
+};
+
+// Why a site is left alone, where only applying it can tell. Nothing was changed.
+class REFX_API Refused : public Error {
+ public:
+  using Error::Error;
 };
 
 enum class Reverse { no, yes };
@@ -53,6 +60,9 @@ class REFX_API Transformation {
   // All legality is decided here. Sites may overlap; the second of two is found again afterwards.
   virtual Findings find(const Model& model) const = 0;
   virtual void apply(Editor& editor, const Site& site) const = 0;
+  // For one whose apply() reads all weights anyway: the same, without what can be told only of
+  // their values. There apply() throws Refused, for the reason that find() has.
+  virtual Findings find_to_apply(const Model& model) const { return find(model); }
 
   // Applies every site until none is left; or reverses every step of this transformation.
   virtual Outcome operator()(Model& model, Reverse direction = Reverse::no) const;

@@ -6,17 +6,18 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/isfinite.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "ops/loops.h"
+#include "refx/transformation.h"
 
 namespace refx {
 
@@ -91,6 +92,7 @@ std::string why_not_foldable(const Model& model, const Layer& layer, const Batch
 
 namespace {
 
+constexpr const char* kNotFinite = "the folded weights are not finite in the layer's dtype";
 constexpr std::int64_t kAtOnce = 1 << 15;  // numbers
 
 // Floats in memory as rows, one after the other, each with one factor: nearly every layer.
@@ -103,36 +105,18 @@ bool is_rows(const at::Tensor& weight, const at::Tensor& factor) {
 }
 
 // One pass over the memory; the same products and roundings as below.
-at::Tensor scaled_rows(const at::Tensor& weight, const at::Tensor& factor) {
+std::optional<at::Tensor> scaled_rows(const at::Tensor& weight, const at::Tensor& factor) {
   at::Tensor result = at::empty_like(weight);
   const std::int64_t rows = weight.size(0), width = weight.numel() / rows;
   const float* in = weight.const_data_ptr<float>();
   const double* factors = factor.const_data_ptr<double>();
   float* out = result.mutable_data_ptr<float>();
+  std::atomic<bool> finite = true;
   at::parallel_for(0, rows, std::max<std::int64_t>(1, kAtOnce / width), [&](auto begin, auto end) {
     for (std::int64_t row = begin; row < end; ++row)
-      scale(in + row * width, factors[row], out + row * width, width);
+      if (!scale(in + row * width, factors[row], out + row * width, width)) finite = false;
   });
-  return result;
-}
-
-// weight * factor in fp64, rounded once; a few rows at a time, so that what is wide stays in the
-// cache.
-at::Tensor scaled(const at::Tensor& weight, const at::Tensor& factors) {
-  if (is_rows(weight, factors)) return scaled_rows(weight, factors);
-  const at::Tensor factor = factors.to(weight.device());
-  at::Tensor result = at::empty_like(weight);  // with its strides, where it is dense
-  const std::int64_t rows = weight.size(0);
-  const std::int64_t step =
-      std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));
-  for (std::int64_t start = 0; start < rows; start += step) {
-    const std::int64_t count = std::min(step, rows - start);
-    const at::Tensor part = factor.size(0) == 1 ? factor : factor.narrow(0, start, count);
-    // A copy even of doubles: the weight itself is not to be written.
-    const at::Tensor wide = weight.narrow(0, start, count).to(at::kDouble, false, /*copy=*/true);
-    result.narrow(0, start, count).copy_(wide.mul_(part));
-  }
-  return result;
+  return finite ? std::optional(result) : std::nullopt;
 }
 
 double largest(at::ScalarType dtype) {
@@ -150,6 +134,7 @@ double largest(at::ScalarType dtype) {
 
 // The largest magnitude; not finite, if any element is not.
 double magnitude(const at::Tensor& weight) {
+  if (weight.numel() == 0) return 0;
   if (weight.is_cpu() && weight.scalar_type() == at::kFloat &&
       weight.is_non_overlapping_and_dense()) {
     const float* data = weight.const_data_ptr<float>();
@@ -165,19 +150,37 @@ double magnitude(const at::Tensor& weight) {
   return std::max(std::abs(low.item<double>()), std::abs(high.item<double>()));
 }
 
+// weight * factor in fp64, rounded once; a few rows at a time, so that what is wide stays in the
+// cache. None if any of it is not finite then.
+std::optional<at::Tensor> scaled(const at::Tensor& weight, const at::Tensor& factors) {
+  if (is_rows(weight, factors)) return scaled_rows(weight, factors);
+  const at::Tensor factor = factors.to(weight.device());
+  at::Tensor result = at::empty_like(weight);  // with its strides, where it is dense
+  const std::int64_t rows = weight.size(0);
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));
+  for (std::int64_t start = 0; start < rows; start += step) {
+    const std::int64_t count = std::min(step, rows - start);
+    const at::Tensor part = factor.size(0) == 1 ? factor : factor.narrow(0, start, count);
+    // A copy even of doubles: the weight itself is not to be written.
+    const at::Tensor wide = weight.narrow(0, start, count).to(at::kDouble, false, /*copy=*/true);
+    result.narrow(0, start, count).copy_(wide.mul_(part));
+  }
+  return std::isfinite(magnitude(result)) ? std::optional(result) : std::nullopt;
+}
+
 }  // namespace
 
-bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold) {
+std::string why_not_finite(const Model& model, const Layer& layer, const Fold& fold) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const at::Tensor weight = tensor_of(model, layer.weight).detach();
-  if (!all_finite(numbers(fold.bias.to(weight.scalar_type())))) return false;
-  if (weight.numel() == 0) return true;
+  if (!all_finite(numbers(fold.bias.to(weight.scalar_type())))) return kNotFinite;
   // A bound that nearly every layer keeps, and costs one pass.
   double most = 0;
   for (const double factor : numbers(fold.factor)) most = std::max(most, std::abs(factor));
-  if (magnitude(weight) * most < 0.99 * largest(weight.scalar_type())) return true;
-  return at::isfinite(scaled(weight, fold.factor)).all().item<bool>();
+  if (magnitude(weight) * most < 0.99 * largest(weight.scalar_type())) return "";
+  return scaled(weight, fold.factor) ? "" : kNotFinite;
 }
 
 Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node) {
@@ -185,8 +188,10 @@ Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const at::Tensor weight = tensor_of(editor.model(), layer.weight);
-  at::Tensor new_weight = scaled(weight.detach(), fold.factor);
+  std::optional<at::Tensor> folded = scaled(weight.detach(), fold.factor);
   at::Tensor new_bias = fold.bias.to(weight.device(), weight.scalar_type());
+  if (!folded || !all_finite(numbers(new_bias))) throw Refused(kNotFinite);
+  at::Tensor new_weight = std::move(*folded);
   new_weight.set_requires_grad(weight.requires_grad());
   layer.weight = give_param(editor, layer.weight, new_weight, node);
   if (layer.bias) {

@@ -25,10 +25,11 @@ struct Fold {
   at::Tensor factor;  // broadcasts to the weight
   at::Tensor bias;
 };
-// Whether the folded values, rounded to the layer's dtype, are still numbers. Reads the weight.
-bool folds_finitely(const Model& model, const Layer& layer, const Fold& fold);
+// Whether the folded values, rounded to the layer's dtype, are still numbers: empty if they are.
+// Reads the weight.
+std::string why_not_finite(const Model& model, const Layer& layer, const Fold& fold);
 // Gives the layer folded tensors instead of its own, rounded once, and a bias where there was none;
-// `node` will read them. Returns the layer with these.
+// `node` will read them. Returns the layer with these. Throws Refused, for the reason above.
 Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node);
 // Erases the nodes that read the layer's former tensors for it alone.
 void erase_unread(Editor& editor, const Layer& former);

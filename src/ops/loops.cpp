@@ -13,8 +13,14 @@ void affine(const Statistics& norm, double* scale, double* shift, std::size_t si
   }
 }
 
-void scale(const float* in, double factor, float* out, std::int64_t size) {
-  for (std::int64_t i = 0; i < size; ++i) out[i] = static_cast<float>(in[i] * factor);
+bool scale(const float* in, double factor, float* out, std::int64_t size) {
+  constexpr std::uint32_t kMagnitude = 0x7fffffff, kOneMoreInExponent = 0x00800000;
+  std::uint32_t all = 0;  // its first bit is set by infinity and nan alone: their exponent is full
+  for (std::int64_t i = 0; i < size; ++i) {
+    out[i] = static_cast<float>(in[i] * factor);
+    all |= (std::bit_cast<std::uint32_t>(out[i]) & kMagnitude) + kOneMoreInExponent;
+  }
+  return all <= kMagnitude;
 }
 
 std::uint32_t largest_bits(const float* data, std::int64_t size) {

@@ -76,9 +76,7 @@ std::string why_not(const Model& model, const Pair& pair, LazyWrites& writes,
     return "the batch norm has another number of features than the linear";
   if (writes.between(pair.input(), pair.inner(), pair.outer()))
     return "the input may be written in place between the linear and the batch norm";
-  if (!folds_finitely(model, pair.linear, fold(model, pair)))
-    return "the folded weights are not finite in the layer's dtype";
-  return "";
+  return why_not_finite(model, pair.linear, fold(model, pair));
 }
 
 bool is_one_dimensional(const Model& model, const BatchNormOp& norm) {

@@ -65,8 +65,6 @@ std::string why_not(const Model& model, const ConvOp& conv, const BatchNormOp& n
     return "its bias does not fit its weight";
   if (writes.between(conv.input, conv.node, norm.node))
     return "the convolution's input may be written in place before the batch norm";
-  if (!folds_finitely(model, conv, fold(model, conv, norm)))
-    return "the folded weights are not finite in the layer's dtype";
   return "";
 }
 
@@ -77,9 +75,8 @@ bool is_two_dimensional(const Model& model, const BatchNormOp& norm) {
   return rank == 4;
 }
 
-}  // namespace
-
-Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
+// All that is to be known before the weights are read; and, where `reads`, after that.
+Findings search(const Model& model, bool reads) {
   Findings findings;
   LazyWrites writes(model);
   std::optional<Sharing> sharing;
@@ -94,12 +91,21 @@ Findings FuseBatchNorm2dInConv2d::find(const Model& model) const {
       reason = fmt::format("its input '{}' is not a convolution", model.graph()[norm->input].name);
     if (conv) site = {joined_paths({conv->path(model), norm->path(model)}), {conv->node, id}};
     if (reason.empty()) reason = why_not(model, *conv, *norm, writes, sharing);
+    if (reason.empty() && reads) reason = why_not_finite(model, *conv, fold(model, *conv, *norm));
     if (reason.empty())
       findings.sites.push_back(std::move(site));
     else
       findings.refusals.push_back({std::move(site), std::move(reason)});
   }
   return findings;
+}
+
+}  // namespace
+
+Findings FuseBatchNorm2dInConv2d::find(const Model& model) const { return search(model, true); }
+
+Findings FuseBatchNorm2dInConv2d::find_to_apply(const Model& model) const {
+  return search(model, false);
 }
 
 void FuseBatchNorm2dInConv2d::apply(Editor& editor, const Site& site) const {

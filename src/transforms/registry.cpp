@@ -23,7 +23,7 @@ std::vector<TransformationPtr> shipped() {
   for (std::string_view text : rules::shipped_texts())
     for (Rule& rule : parse_rules(text))
       transformations.push_back(std::make_shared<Rule>(std::move(rule)));
-#define REFX_TRANSFORMATION(Class, Name, Results, Summary) \
+#define REFX_TRANSFORMATION(Class, Name, Results, Summary, ...) \
   transformations.push_back(std::make_shared<Class>());
 #include "refx/registry.def"
 #undef REFX_TRANSFORMATION

@@ -33,7 +33,8 @@ void let_go_replaced(const Step& step) {
       let_go_content(change->before->tensor);
 }
 
-StepId apply_site(Model& model, const Transformation& transformation, const Site& site) try {
+StepId apply_site(Model& model, const Transformation& transformation, const Site& site,
+                  std::vector<Refusal>& refused) try {
   Editor editor(model);
   transformation.apply(editor, site);
   if (!editor.changed()) return {};
@@ -43,6 +44,9 @@ StepId apply_site(Model& model, const Transformation& transformation, const Site
   const StepId id = editor.commit(std::move(what));
   let_go_replaced(model.history()[id]);
   return id;
+} catch (const Refused& why) {
+  refused.push_back({site, why.what()});
+  return {};
 } catch (const c10::Error& error) {
   throw Error(fmt::format("{} at {}: {}", transformation.name(), site.name,
                           error.what_without_backtrace()));
@@ -60,6 +64,17 @@ bool is_fresh(const Model& model, const Site& site, const IdSet<Node>& written) 
   });
 }
 
+// What was refused before and while applying, as find() would have it: in graph order.
+std::vector<Refusal> all_of(const Graph& graph, std::vector<Refusal> before,
+                            const std::vector<Refusal>& later) {
+  if (later.empty()) return before;
+  before.insert(before.end(), later.begin(), later.end());
+  std::stable_sort(before.begin(), before.end(), [&](const Refusal& a, const Refusal& b) {
+    return graph.precedes(a.site.nodes.back(), b.site.nodes.back());
+  });
+  return before;
+}
+
 }  // namespace
 
 std::vector<Refusal> apply_sites(Model& model, const Transformation& transformation,
@@ -67,13 +82,14 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
   const std::size_t large = kMaxGrowth * model.graph().size() + kSmallGraph;
   IdSet<Node> made;
   for (int round = 0;; ++round) {
-    Findings findings = transformation.find(model);
+    Findings findings = transformation.find_to_apply(model);
+    std::vector<Refusal> refused;
     IdSet<Node> written;
     bool any = false;
     for (const Site& site : findings.sites) {
       if (round == kMaxRounds || !accept(site) || !is_fresh(model, site, written)) continue;
       if (model.graph().size() > large && lies_in(site, made)) continue;
-      const StepId id = apply_site(model, transformation, site);
+      const StepId id = apply_site(model, transformation, site, refused);
       if (!id) continue;
       any = true;
       for (NodeId node : site.nodes) written.insert(node);
@@ -84,7 +100,7 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
         }
       on_step(site, id);
     }
-    if (!any) return std::move(findings.refusals);
+    if (!any) return all_of(model.graph(), std::move(findings.refusals), refused);
   }
 }
 

@@ -533,5 +533,56 @@ TEST(FuseBatchNorm2d, RefusesAnInputWrittenBetween) {
       reason);
 }
 
+// Only applying tells: the others are folded, and it is left as it was.
+TEST(FuseBatchNorm2dInConv2d, LeavesOneThatIsNotFiniteAmongOthers) {
+  const std::string text = R"(
+parameter a.weight : f32[4, 4, 1, 1]
+parameter b.weight : f32[4, 4, 1, 1]
+parameter c.weight : f32[4, 4, 1, 1]
+buffer mean : f32[4]
+buffer var : f32[4]
+buffer mean_b : f32[4]
+buffer var_b : f32[4]
+buffer mean_c : f32[4]
+buffer var_c : f32[4]
+graph():
+    %x : f32[2, 4, 7, 7] = placeholder[target=x]
+    %a = get_attr[target=a.weight]
+    %b = get_attr[target=b.weight]
+    %c = get_attr[target=c.weight]
+    %mean = get_attr[target=mean]
+    %var = get_attr[target=var]
+    %mean_b = get_attr[target=mean_b]
+    %var_b = get_attr[target=var_b]
+    %mean_c = get_attr[target=mean_c]
+    %var_c = get_attr[target=var_c]
+    %conv_a = call_function[target=torch.conv2d](args = (%x, %a))
+    %norm_a = call_function[target=torch.nn.functional.batch_norm](args = (%conv_a, %mean, %var))
+    %conv_b = call_function[target=torch.conv2d](args = (%norm_a, %b))
+    %norm_b = call_function[target=torch.nn.functional.batch_norm](args = (%conv_b, %mean_b, %var_b))
+    %conv_c = call_function[target=torch.conv2d](args = (%norm_b, %c))
+    %norm_c = call_function[target=torch.nn.functional.batch_norm](args = (%conv_c, %mean_c, %var_c))
+    return norm_c
+)";
+  for (const double wrong : {static_cast<double>(INFINITY), static_cast<double>(NAN), 3e38}) {
+    const Model before = parse_filled(text);
+    for (const char* var : {"var", "var_b", "var_c"}) tensor(before, var).fill_(0.01);
+    tensor(before, "mean_c").fill_(NAN);
+    tensor(before, "b.weight").select(0, 3).select(0, 2).fill_(wrong);
+    const Findings found = find_transformation(kName).find(before);
+    EXPECT_EQ(found.sites.size(), 1u);
+    Model model = before;
+    const Outcome outcome = find_transformation(kName)(model);
+    EXPECT_EQ(outcome.steps.size(), 1u);
+    EXPECT_EQ(told(outcome.refusals), told(found.refusals));
+    ASSERT_EQ(outcome.refusals.size(), 2u);
+    EXPECT_EQ(outcome.refusals[0].reason, "the folded weights are not finite in the layer's dtype");
+    EXPECT_TRUE(
+        model.state().tensor(model.state().find("b.weight")).is_same(tensor(before, "b.weight")));
+    reverse_all(model);
+    EXPECT_EQ(snapshot(model), snapshot(before));
+  }
+}
+
 }  // namespace
 }  // namespace refx::testing
