@@ -85,9 +85,13 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
     Findings findings = transformation.find_to_apply(model);
     std::vector<Refusal> refused;
     IdSet<Node> written;
-    bool any = false;
+    bool any = false, again = !transformation.settles();
     for (const Site& site : findings.sites) {
-      if (round == kMaxRounds || !accept(site) || !is_fresh(model, site, written)) continue;
+      if (round == kMaxRounds || !accept(site)) continue;
+      if (!is_fresh(model, site, written)) {
+        again = true;
+        continue;
+      }
       if (model.graph().size() > large && lies_in(site, made)) continue;
       const StepId id = apply_site(model, transformation, site, refused);
       if (!id) continue;
@@ -100,7 +104,7 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
         }
       on_step(site, id);
     }
-    if (!any) return all_of(model.graph(), std::move(findings.refusals), refused);
+    if (!any || !again) return all_of(model.graph(), std::move(findings.refusals), refused);
   }
 }
 
