@@ -63,7 +63,7 @@ class REFX_API Transformation {
   // For one whose apply() reads all weights anyway: the same, without what can be told only of
   // their values. There apply() throws Refused, for the reason that find() has.
   virtual Findings find_to_apply(const Model& model) const { return find(model); }
-  // Whether no site ever comes of applying others, so that it need not be looked for any.
+  // Whether applying sites never makes another one: then one look is enough.
   virtual bool settles() const { return false; }
 
   // Applies every site until none is left; or reverses every step of this transformation.
