@@ -13,7 +13,10 @@ void affine(const Statistics& norm, double* scale, double* shift, std::size_t si
   }
 }
 
-bool scale(const float* in, double factor, float* out, std::int64_t size) {
+namespace {
+
+__attribute__((always_inline)) inline bool scale_each(const float* in, double factor, float* out,
+                                                      std::int64_t size) {
   constexpr std::uint32_t kMagnitude = 0x7fffffff, kOneMoreInExponent = 0x00800000;
   std::uint32_t all = 0;  // its first bit is set by infinity and nan alone: their exponent is full
   for (std::int64_t i = 0; i < size; ++i) {
@@ -21,6 +24,23 @@ bool scale(const float* in, double factor, float* out, std::int64_t size) {
     all |= (std::bit_cast<std::uint32_t>(out[i]) & kMagnitude) + kOneMoreInExponent;
   }
   return all <= kMagnitude;
+}
+
+#ifdef __x86_64__
+// The same products, four at a time.
+__attribute__((target("avx2"))) bool scale_wide(const float* in, double factor, float* out,
+                                                std::int64_t size) {
+  return scale_each(in, factor, out, size);
+}
+#endif
+
+}  // namespace
+
+bool scale(const float* in, double factor, float* out, std::int64_t size) {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) return scale_wide(in, factor, out, size);
+#endif
+  return scale_each(in, factor, out, size);
 }
 
 std::uint32_t largest_bits(const float* data, std::int64_t size) {
