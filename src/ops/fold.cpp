@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "ops/loops.h"
+#include "ops/new_weight.h"
 #include "refx/transformation.h"
 
 namespace refx {
@@ -106,7 +106,7 @@ bool is_rows(const at::Tensor& weight, const at::Tensor& factor) {
 
 // One pass over the memory; the same products and roundings as below.
 std::optional<at::Tensor> scaled_rows(const at::Tensor& weight, const at::Tensor& factor) {
-  at::Tensor result = at::empty_like(weight);
+  at::Tensor result = empty_like_weight(weight);
   const std::int64_t rows = weight.size(0), width = weight.numel() / rows;
   const float* in = weight.const_data_ptr<float>();
   const double* factors = factor.const_data_ptr<double>();
@@ -155,7 +155,7 @@ double magnitude(const at::Tensor& weight) {
 std::optional<at::Tensor> scaled(const at::Tensor& weight, const at::Tensor& factors) {
   if (is_rows(weight, factors)) return scaled_rows(weight, factors);
   const at::Tensor factor = factors.to(weight.device());
-  at::Tensor result = at::empty_like(weight);  // with its strides, where it is dense
+  at::Tensor result = empty_like_weight(weight);  // with its strides, where it is dense
   const std::int64_t rows = weight.size(0);
   const std::int64_t step =
       std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));

@@ -5,10 +5,10 @@
 // Numerics: the bias becomes one more product of the sum
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/cat.h>
 #include <c10/core/InferenceMode.h>
 
 #include "ops/layer.h"
+#include "ops/new_weight.h"
 #include "refx/transforms.h"
 
 namespace refx {
@@ -63,7 +63,7 @@ void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
   const at::Tensor weight = tensor_of(editor.model(), linear.weight);
   const at::Tensor bias = tensor_of(editor.model(), *linear.bias);
   const std::int64_t width = weight.size(1);
-  at::Tensor fused = at::cat({weight, bias.unsqueeze(1)}, 1);
+  at::Tensor fused = joined({weight, bias.unsqueeze(1)}, 1);
   fused.set_requires_grad(weight.requires_grad());
 
   const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));

@@ -9,7 +9,6 @@
 // columns, an in-place operator, the caller), the columns are copied out instead.
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -19,6 +18,7 @@
 
 #include "ops/layer.h"
 #include "ops/memory.h"
+#include "ops/new_weight.h"
 #include "refx/transforms.h"
 
 namespace refx {
@@ -148,7 +148,7 @@ std::string merged_path(const Model& model, const std::vector<LinearOp>& linears
 at::Tensor merged_weight(const Model& model, const std::vector<LinearOp>& linears) {
   std::vector<at::Tensor> parts;
   for (const LinearOp& linear : linears) parts.push_back(tensor_of(model, linear.weight));
-  at::Tensor merged = at::cat(parts, 0);
+  at::Tensor merged = joined(parts, 0);
   return merged.set_requires_grad(tensor_of(model, linears[0].weight).requires_grad());
 }
 
@@ -167,7 +167,7 @@ at::Tensor merged_bias(const Model& model, const std::vector<LinearOp>& linears)
     }
   }
   if (!any) return {};
-  at::Tensor merged = at::cat(parts, 0);
+  at::Tensor merged = joined(parts, 0);
   return merged.set_requires_grad(requires_grad);
 }
 

@@ -1,0 +1,40 @@
+#include "ops/new_weight.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+namespace refx::testing {
+namespace {
+
+TEST(NewWeight, PartsAreJoinedAsTorchDoesIt) {
+  for (const std::int64_t rows : {1, 3, 700, 1500})  // 6 MB: in large pages
+    for (const std::int64_t dim : {0, 1}) {
+      const at::Tensor a = at::rand({rows, 1000}), b = at::rand({dim == 0 ? 7 : rows, 1000}),
+                       wide = dim == 1 ? b.slice(1, 0, 5) : b;
+      const at::Tensor whole = joined({a, wide.t().contiguous().t()}, dim);
+      EXPECT_TRUE(at::equal(whole, at::cat({a, wide}, dim)));
+      EXPECT_TRUE(whole.is_contiguous());
+    }
+}
+
+TEST(NewWeight, LargeOnesStandOnALargePageAndCanGrow) {
+  const auto address = [](const at::Tensor& t) {
+    return reinterpret_cast<std::uintptr_t>(t.const_data_ptr());
+  };
+  const at::Tensor weight = at::rand({3, 5, 512, 512}).contiguous(at::MemoryFormat::ChannelsLast);
+  at::Tensor like = empty_like_weight(weight);
+  EXPECT_EQ(like.strides(), weight.strides());
+  EXPECT_EQ(like.scalar_type(), weight.scalar_type());
+  EXPECT_EQ(address(like) % (2 << 20), 0u);
+  like.copy_(weight);
+  EXPECT_TRUE(at::equal(like, weight));
+  like.resize_({4, 5, 512, 512});  // as weights of torch's own allocator may be
+  EXPECT_EQ(like.numel(), 4 * 5 * 512 * 512);
+  EXPECT_EQ(empty_like_weight(weight.to(at::kMeta)).device(), at::kMeta);
+}
+
+}  // namespace
+}  // namespace refx::testing
