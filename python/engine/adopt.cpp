@@ -28,10 +28,11 @@ class Adoption {
       const StateEntry& entry = model_.state()[id];
       const Impl then = entry.tensor.unsafeGetTensorImpl();
       const bool same = entry.tensor.is_same(now);
-      if ((same || by_others_) && id.value < snapshots_.size()) note_change(id, then, now);
+      const bool known = (same || by_others_) && id.value < snapshots_.size();
+      const bool moved = known && note_change(id, then, now);
       const bool rebound = !same && is_same_weight(entry.tensor, now);
       const bool registered = is_registered_anew(entry, found);
-      if (!rebound && !registered) continue;
+      if (!rebound && !registered && !moved) continue;
       StateEntry current = entry;
       if (rebound) current.tensor = now;
       if (registered) {
@@ -72,10 +73,11 @@ class Adoption {
     return then.kind != now.kind || then.persistent != now.persistent;
   }
 
-  void note_change(StateId id, Impl then, const at::Tensor& now) {
+  // Says whether the tensor is in another memory now, which it may share with others.
+  bool note_change(StateId id, Impl then, const at::Tensor& now) {
     const TensorSnapshot& last = snapshots_[id.value];
     const TensorSnapshot current = TensorSnapshot::of(now, last.sample.has_value());
-    if (last.dtype == c10::ScalarType::Undefined) return;
+    if (last.dtype == c10::ScalarType::Undefined) return false;
     if (last.dtype != current.dtype || last.device != current.device) {
       Conversion conversion{std::nullopt, current.device};
       if (last.dtype != current.dtype) conversion.dtype = current.dtype;
@@ -85,6 +87,7 @@ class Adoption {
                ((last.data && last.data != current.data) || last.sample != current.sample)) {
       moved_.insert(then);
     }
+    return last.data != current.data;
   }
 
   // What was done to the GraphModule as a whole is done to what its history keeps.
