@@ -62,7 +62,6 @@ void Mirror::attach(Tables& tables, py::handle graph_module,
       const NodeId id = chosen[i];
       if (!id || tables.id_of(fx_node.node) || !taken.insert(id)) continue;
       tables.set_id(fx_node.node, id);
-      tables.set_node(id, fx_node.node);
       set_marks(fx_node.node, model_.graph()[id].marks);  // which torch.fx does not copy
     }
 }

@@ -35,6 +35,22 @@ std::string names_of(const std::vector<Edit>& edits) {
   return text;
 }
 
+// Marks have no order.
+bool have_same(const std::vector<std::string>& sorted, std::vector<std::string> marks) {
+  std::sort(marks.begin(), marks.end());
+  return sorted == marks;
+}
+
+bool is_unchanged(const Node& node, const Tables& tables, NodeId id, const FxNode& fx_node,
+                  py::handle meta) {
+  if (node.op != fx_node.op &&
+      !(fx_node.op == Opcode::get_attr && node.target.starts_with(kOpaqueAttr)))
+    return false;
+  if (!is_as_remembered(tables, id, fx_node, meta)) return false;
+  const std::vector<std::string> marks = marks_of(fx_node.node);
+  return marks.size() == node.marks.size() && (marks.empty() || have_same(marks, node.marks));
+}
+
 class Comparison {
  public:
   Comparison(Model& model, Tables& tables, const Survey& survey, bool by_others)
@@ -59,13 +75,12 @@ class Comparison {
         if (before)
           tables_.set_id(fx_node->node, before);
         else
-          PyDict_DelItem(tables_.ids.ptr(), fx_node->node.ptr());
-      PyErr_Clear();
+          tables_.drop_id(fx_node->node);
       throw;
     }
     for (NodeId id : gone_) {
       const py::object node = tables_.node(id);
-      if (tables_.id_of(node) == id) PyDict_DelItem(tables_.ids.ptr(), node.ptr());
+      if (tables_.id_of(node) == id) tables_.drop_id(node);
     }
     for (const auto& [fx_node, id] : reread_)
       values_.remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
@@ -125,20 +140,6 @@ class Comparison {
     return holders_->contains(found.path);
   }
 
-  // Marks have no order.
-  static bool have_same(const std::vector<std::string>& sorted, std::vector<std::string> marks) {
-    std::sort(marks.begin(), marks.end());
-    return sorted == marks;
-  }
-
-  bool is_unchanged(NodeId id, const FxNode& fx_node, py::handle meta) const {
-    const Node& node = model_.graph()[id];
-    const bool opaque = node.target.starts_with(kOpaqueAttr);
-    if (node.op != fx_node.op && !(opaque && fx_node.op == Opcode::get_attr)) return false;
-    if (!values_.is_as_remembered(id, fx_node, meta)) return false;
-    return have_same(marks_of(fx_node.node), node.marks);
-  }
-
   void compare_nodes(Editor& editor, Renumbered& renumbered) {
     const Graph& graph = model_.graph();
     NodeId previous;
@@ -153,7 +154,8 @@ class Comparison {
       // A node that was moved has lost its place: it is another one to the core.
       const bool known =
           is_next || (id && graph.contains(id) && (!previous || graph.precedes(previous, id)));
-      if (known && !disturbed.count(fx_node.node.ptr()) && is_unchanged(id, fx_node, meta)) {
+      if (known && !disturbed.count(fx_node.node.ptr()) &&
+          is_unchanged(graph[id], tables_, id, fx_node, meta)) {
         visited_.insert(id);
         previous = id;
         continue;
@@ -242,6 +244,22 @@ class Comparison {
 };
 
 }  // namespace
+
+bool has_same_nodes(const Model& model, const Tables& tables, py::handle graph) {
+  const Fx& fx = Fx::get();
+  const py::object root = attr(graph, fx.root);
+  NodeId id = model.graph().first();
+  for (py::object at = attr(root, fx.next); !at.is(root); id = model.graph().next(id)) {
+    if (!id || id.value >= tables.seen.size() || !tables.node(id).is(at)) return false;
+    py::object next = attr(at, fx.next);
+    const py::object meta = attr(at, fx.meta);
+    const Opcode op = to_opcode(attr(at, fx.op));
+    const FxNode fx_node{std::move(at), op};
+    if (!is_unchanged(model.graph()[id], tables, id, fx_node, meta)) return false;
+    at = std::move(next);
+  }
+  return !id;
+}
 
 StepId compare(Model& model, Tables& tables, const Survey& survey, const Mirror::Author& author) {
   const bool by_others = author.transformation == Mirror::kOthers;

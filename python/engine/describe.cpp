@@ -58,12 +58,28 @@ Class read_class(py::handle type) {
 }
 
 // Classes of torch.nn live as long as the process; others may come and go.
-std::shared_ptr<const Class> class_of(py::handle type) {
+std::unordered_map<PyObject*, std::shared_ptr<const Class>>& known_classes() {
   static auto* known = new std::unordered_map<PyObject*, std::shared_ptr<const Class>>;
-  if (auto it = known->find(type.ptr()); it != known->end()) return it->second;
+  return *known;
+}
+
+std::shared_ptr<const Class> class_of(py::handle type) {
+  auto& known = known_classes();
+  if (auto it = known.find(type.ptr()); it != known.end()) return it->second;
   auto info = std::make_shared<const Class>(read_class(type));
-  if (info->custom.empty()) known->emplace(type.inc_ref().ptr(), info);
+  if (info->custom.empty()) known.emplace(type.inc_ref().ptr(), info);
   return info;
+}
+
+// Whether the same object is always the same value.
+bool is_fixed(PyObject* value) {
+  if (PyTuple_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+      if (!is_fixed(PyTuple_GET_ITEM(value, i))) return false;
+    return true;
+  }
+  return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) ||
+         PyFloat_CheckExact(value) || PyUnicode_CheckExact(value) || PyComplex_CheckExact(value);
 }
 
 const std::array<PyObject*, 8>& hook_names() {
@@ -150,6 +166,16 @@ Module describe(Tables& tables, const std::string& path, py::handle object) {
     if (PyObject* value = PyDict_GetItemWithError(parameters, bias))
       module.parameters.emplace_back("bias", value != Py_None);
   return module;
+}
+
+bool has_fixed_parameters(py::handle object) {
+  // A class that is not known was never described.
+  const auto found = known_classes().find(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
+  if (found == known_classes().end()) return true;
+  const py::dict attributes = attributes_of(object);
+  for (PyObject* name : found->second->constants)
+    if (PyObject* value = member(attributes, name); value && !is_fixed(value)) return false;
+  return true;
 }
 
 bool Mirror::matches_module(Tables& tables, ModuleId id, py::handle object) const {

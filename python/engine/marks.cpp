@@ -1,6 +1,7 @@
 #include "engine/marks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/torch_fx.h"
 
@@ -19,6 +20,13 @@ std::vector<std::string> marks_of(py::handle node) {
 
 namespace {
 
+// The marks as a tuple of Python: mostly those of the node before.
+py::object tuple_of(const std::vector<std::string>& marks) {
+  static auto* last = new std::pair<std::vector<std::string>, py::object>;
+  if (!last->second || last->first != marks) *last = {marks, py::tuple(py::cast(marks))};
+  return last->second;
+}
+
 // As modules and tensors are stamped that a transformation made: torch.fx copies it to nodes of
 // graphs that have no history.
 void set_stamp(const py::object& meta, const std::vector<std::string>& marks) {
@@ -28,8 +36,9 @@ void set_stamp(const py::object& meta, const std::vector<std::string>& marks) {
     if (now) check(PyDict_DelItem(meta.ptr(), name));
     return;
   }
-  const py::tuple stamp = py::tuple(py::cast(marks));
-  if (!now || !stamp.equal(py::handle(now))) check(PyDict_SetItem(meta.ptr(), name, stamp.ptr()));
+  const py::object stamp = tuple_of(marks);
+  if (now != stamp.ptr() && (!now || !stamp.equal(py::handle(now))))
+    check(PyDict_SetItem(meta.ptr(), name, stamp.ptr()));
 }
 
 }  // namespace
@@ -37,15 +46,17 @@ void set_stamp(const py::object& meta, const std::vector<std::string>& marks) {
 void set_marks(py::handle node, std::vector<std::string> marks) {
   std::sort(marks.begin(), marks.end());
   set_stamp(attr(node, Fx::get().meta), marks);
-  if (marks_of(node) == marks) return;
   const py::object attributes = attributes_of(node);
-  py::set all;  // another one: copies of the node may have the one that is there
-  if (PyObject* found = find(attributes, Fx::get().marks); found && PySet_Check(found))
+  PyObject* found = find(attributes, Fx::get().marks);
+  if (found ? marks_of(node) == marks : marks.empty()) return;
+  // Another one: copies of the node may have the one that is there.
+  const py::object all = owned(PySet_New(tuple_of(marks).ptr()));
+  if (found && PySet_Check(found))
     for (py::handle mark : py::reinterpret_borrow<py::set>(found))
-      if (!PyUnicode_Check(mark.ptr())) all.add(mark);
-  for (const std::string& mark : marks) all.add(text(mark));
-  check(all.empty() ? PyDict_DelItem(attributes.ptr(), Fx::get().marks)
-                    : PyDict_SetItem(attributes.ptr(), Fx::get().marks, all.ptr()));
+      if (!PyUnicode_Check(mark.ptr())) check(PySet_Add(all.ptr(), mark.ptr()));
+  check(PySet_GET_SIZE(all.ptr()) == 0
+            ? PyDict_DelItem(attributes.ptr(), Fx::get().marks)
+            : PyDict_SetItem(attributes.ptr(), Fx::get().marks, all.ptr()));
 }
 
 }  // namespace refx::fx

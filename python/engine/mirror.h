@@ -49,6 +49,8 @@ class Mirror {
 
   // Reads the GraphModule. The first time, that is the model; later, what differs becomes a step.
   StepId read(Tables& tables, py::handle graph_module, const Author& author);
+  // What is there is now what the mirror has: the next time, only what has changed since is read.
+  void see(Tables& tables, py::handle graph_module) const;
   // Makes the fx nodes of a copy known, by position or by name; read() then compares them.
   void attach(Tables& tables, py::handle graph_module, const std::vector<std::string>& names);
 
@@ -87,6 +89,7 @@ class Mirror {
   void take_snapshots();
   void take_snapshots(const ChangedObjects& changed);
   bool has_other_contents(StateId id, const StateEntry& entry) const;
+  bool is_as_seen(const Tables& tables, py::handle graph_module) const;
 
   Model model_;
   std::vector<TensorSnapshot> snapshots_;  // by state id
@@ -109,5 +112,7 @@ void put_back_containers(const Tables& tables, py::handle graph_module);
 
 // A module as the core sees it.
 Module describe(Tables& tables, const std::string& path, py::handle module);
+// Whether its hyper-parameters are other objects when they are other values.
+bool has_fixed_parameters(py::handle module);
 
 }  // namespace refx::fx

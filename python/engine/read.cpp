@@ -10,7 +10,33 @@
 
 namespace refx::fx {
 
+// Mostly nobody has changed anything.
+bool Mirror::is_as_seen(const Tables& tables, py::handle graph_module) const {
+  if (!tables.sight.is_same(graph_module)) return false;
+  for (StateId id : model_.state()) {
+    const TensorSnapshot& last = snapshots_[id.value];
+    if (TensorSnapshot::of(model_.state().tensor(id), last.sample.has_value()) != last)
+      return false;
+  }
+  return has_same_nodes(model_, tables, graph_module.attr("graph"));
+}
+
+void Mirror::see(Tables& tables, py::handle graph_module) const {
+  std::vector<std::string> attributes;
+  for (NodeId id : model_.graph()) {
+    const Node& node = model_.graph()[id];
+    const bool opaque = node.op == Opcode::call_function && node.target.starts_with(kOpaqueAttr);
+    if (node.op != Opcode::get_attr && !opaque) continue;
+    const std::string path = opaque ? node.target.substr(kOpaqueAttr.size()) : node.target;
+    const StateId state = model_.state().find(path);
+    if (!state || model_.state()[state].kind == StateKind::constant) attributes.push_back(path);
+  }
+  tables.sight.take(graph_module, std::move(attributes));
+}
+
 StepId Mirror::read(Tables& tables, py::handle graph_module, const Author& author) {
+  if (is_read_ && is_as_seen(tables, graph_module)) return {};
+  tables.sight.forget();
   Survey survey(graph_module);
   const bool training = attr(graph_module, Fx::get().training).ptr() == Py_True;
   const bool toggled = training != training_;
@@ -20,6 +46,7 @@ StepId Mirror::read(Tables& tables, py::handle graph_module, const Author& autho
                   author.transformation == kOthers);
     step = compare(model_, tables, survey, author);
     take_snapshots();
+    see(tables, graph_module);
   } else {
     fill(tables, survey);
   }

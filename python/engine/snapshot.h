@@ -14,6 +14,7 @@ struct TensorSnapshot {
   // Of the contents of one that a step made: tells of writes that no version counter counts, as
   // those through tensor.data.
   std::optional<std::uint64_t> sample = {};
+  bool operator==(const TensorSnapshot&) const = default;
   static TensorSnapshot of(const at::TensorBase& tensor, bool sampled);
 };
 

@@ -5,18 +5,11 @@
 #include <utility>
 
 #include "engine/convert.h"
+#include "engine/paths.h"
 
 namespace refx::fx {
 
 namespace {
-
-// As a call in Python: a module that is inside itself is an error there.
-struct Deeper {
-  Deeper() {
-    if (Py_EnterRecursiveCall(" while the modules are read") != 0) throw py::error_already_set();
-  }
-  ~Deeper() { Py_LeaveRecursiveCall(); }
-};
 
 // Whether there is nothing in it.
 bool is_bare(const py::dict& attributes) {
@@ -26,6 +19,14 @@ bool is_bare(const py::dict& attributes) {
         !found || !PyDict_Check(found) || PyDict_GET_SIZE(found) > 0)
       return false;
   return true;
+}
+
+// What is in an object of another kind is not refx's to rewrite.
+bool is_in_module(py::handle graph_module, std::string_view path) {
+  static const py::handle type =
+      py::object(py::module_::import("torch.nn").attr("Module")).release();
+  const std::string_view owner = split(path).first;
+  return owner.empty() || py::isinstance(attribute_at(graph_module, owner), type);
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ void Survey::survey_attributes(py::handle graph_module, const std::vector<std::s
   for (const std::string& name : names) {
     if (known.count(name) || !seen.insert(name).second) continue;
     const py::object value = attribute_at(graph_module, name);
-    if (!THPVariable_Check(value.ptr())) continue;
+    if (!THPVariable_Check(value.ptr()) || !is_in_module(graph_module, name)) continue;
     kept_.push_back(value);
     if (!THPVariable_CheckExact(value.ptr())) special.insert(name);
     constants.push_back({name, StateKind::constant, false, value.ptr()});

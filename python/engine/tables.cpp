@@ -10,51 +10,52 @@
 
 namespace refx::fx {
 
+namespace {
+
+std::size_t hash_of(py::handle node) {
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // the low bits of addresses are equal
+  return (reinterpret_cast<std::uintptr_t>(node.ptr()) * kGolden) >> 32;
+}
+
+}  // namespace
+
 void Tables::grow(std::uint32_t size) {
-  if (seen.size() < size) seen.resize(size);
-  const std::size_t old = nodes.size();
-  if (old >= size) return;
-  // Once for many: a list that is appended to moves again and again.
-  const py::list more(std::max(std::size_t(size), old + old / 4 + 16) - old);
-  for (std::size_t i = 0; i < more.size(); ++i)
-    PyList_SET_ITEM(more.ptr(), static_cast<Py_ssize_t>(i), py::none().release().ptr());
-  check(PyList_SetSlice(nodes.ptr(), static_cast<Py_ssize_t>(old), static_cast<Py_ssize_t>(old),
-                        more.ptr()));
+  if (seen.size() >= size) return;
+  if (seen.capacity() < size) seen.reserve(size + size / 4 + 16);
+  seen.resize(size);
 }
 
 void Tables::clear_nodes() {
-  ids = py::dict();
-  nodes = py::list();
+  ids_ = {};
   seen.clear();
 }
 
 py::object Tables::node(NodeId id) const {
-  if (id.value >= nodes.size()) return py::none();
-  return py::reinterpret_borrow<py::object>(PyList_GET_ITEM(nodes.ptr(), id.value));
+  if (id.value >= seen.size() || !seen[id.value].node) return py::none();
+  return seen[id.value].node;
 }
 
 NodeId Tables::id_of(py::handle node) const {
-  PyObject* number = find(ids, node);
-  return number ? NodeId(static_cast<std::uint32_t>(PyLong_AsUnsignedLong(number))) : NodeId{};
+  return NodeId(ids_.find(hash_of(node), [&](std::uint32_t id) { return seen[id].node.is(node); }));
 }
 
 void Tables::set_id(py::handle node, NodeId id) {
-  check(PyDict_SetItem(ids.ptr(), node.ptr(), py::int_(id.value).ptr()));
+  const NodeId former = id_of(node);
+  grow(id.value + 1);
+  seen[id.value].node = py::reinterpret_borrow<py::object>(node);
+  if (former) return ids_.replace(hash_of(node), former.value, id.value);
+  ids_.reserve(ids_.size() + 1);
+  ids_.insert(hash_of(node), id.value);
 }
 
-void Tables::set_node(NodeId id, py::handle node) {
-  check(PyList_SetItem(nodes.ptr(), id.value, node.inc_ref().ptr()));
+void Tables::drop_id(py::handle node) {
+  if (const NodeId id = id_of(node)) ids_.erase(hash_of(node), id.value);
 }
 
 void Tables::forget_erased(const std::vector<std::uint32_t>& needed) {
   const std::unordered_set<std::uint32_t> kept(needed.begin(), needed.end());
-  for (std::uint32_t number = 0; number < nodes.size(); ++number) {
-    const NodeId id(number);
-    const py::object erased_node = node(id);
-    if (erased_node.is_none() || id_of(erased_node) || kept.count(number)) continue;
-    set_node(id, py::none());
-    if (number < seen.size()) seen[number] = {};
-  }
+  for (std::uint32_t number = 0; number < seen.size(); ++number)
+    if (seen[number].node && !id_of(seen[number].node) && !kept.count(number)) seen[number] = {};
 }
 
 namespace {
@@ -144,18 +145,19 @@ void Tables::set_function(const std::string& name, py::handle function) {
 
 int Tables::traverse(visitproc visit, void* arg) const {
   for (const py::handle& table :
-       {py::handle(ids), py::handle(nodes), py::handle(erased), py::handle(objects),
-        py::handle(places), py::handle(names), py::handle(functions), py::handle(displaced),
-        py::handle(copied_containers), py::handle(made_containers), py::handle(name_order),
-        py::handle(signatures), py::handle(stamped)})
+       {py::handle(erased), py::handle(objects), py::handle(places), py::handle(names),
+        py::handle(functions), py::handle(displaced), py::handle(copied_containers),
+        py::handle(made_containers), py::handle(name_order), py::handle(signatures),
+        py::handle(stamped)})
     Py_VISIT(table.ptr());
   for (const Seen& node : seen) {
+    Py_VISIT(node.node.ptr());
     Py_VISIT(node.args.ptr());
     Py_VISIT(node.kwargs.ptr());
     Py_VISIT(node.target.ptr());
     Py_VISIT(node.type.ptr());
   }
-  return 0;
+  return sight.traverse(visit, arg);
 }
 
 }  // namespace refx::fx

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/sight.h"
+#include "refx/name_index.h"
 #include "refx/node.h"
 
 namespace refx::fx {
@@ -14,16 +16,14 @@ namespace py = pybind11;
 // The Python objects behind a mirror, which itself knows them by number, name or path. One object
 // that Python and the engine share; the garbage collector sees through it.
 struct Tables {
-  // What a node of torch.fx had when it was last read. torch.fx makes a new tuple or dictionary
-  // whenever it changes one, so the same object is the same value.
+  // A node of torch.fx, or none, and what it had when it was last read. torch.fx makes a new tuple
+  // or dictionary whenever it changes one, so the same object is the same value.
   struct Seen {
-    py::object args, kwargs, target, type = py::none();
+    py::object node, args, kwargs, target, type = py::none();
   };
 
   // Nodes.
-  py::dict ids;            // fx.Node -> node id, of those that are in the graph
-  py::list nodes;          // by node id: the fx.Node, also of an erased node; or None
-  std::vector<Seen> seen;  // by node id
+  std::vector<Seen> seen;  // by node id, also of erased nodes
   py::dict erased;         // node id -> name, meta and type, of nodes that no copy was made of
 
   // What nodes hold: arguments that refx does not interpret, and functions.
@@ -38,6 +38,8 @@ struct Tables {
   py::set made_containers;
   py::dict name_order;  // path and table -> the names that were ever in it, in order
 
+  Sight sight;  // of modules and tensors, as the mirror has them
+
   py::dict signatures;  // of steps that a derived class took, or others as a part, by step
   py::set stamped;      // signatures that this history ever wrote on modules
 
@@ -49,7 +51,7 @@ struct Tables {
   // Its id, if it is in the graph.
   NodeId id_of(py::handle node) const;
   void set_id(py::handle node, NodeId id);
-  void set_node(NodeId id, py::handle node);
+  void drop_id(py::handle node);
   // Lets go of erased nodes, except these.
   void forget_erased(const std::vector<std::uint32_t>& needed);
 
@@ -64,6 +66,9 @@ struct Tables {
   void set_function(const std::string& name, py::handle function);
 
   int traverse(visitproc visit, void* arg) const;
+
+ private:
+  NameIndex ids_;  // of the nodes in the graph, by their addresses
 };
 
 }  // namespace refx::fx

@@ -41,6 +41,14 @@ inline py::object attr(py::handle node, const Field& field) {
 void set(py::handle object, PyObject* name, py::handle value);
 void set(py::handle node, const Field& field, py::handle value);
 
+// As a call in Python: a module that is inside itself is an error there.
+struct Deeper {
+  Deeper() {
+    if (Py_EnterRecursiveCall(" while the modules are read") != 0) throw py::error_already_set();
+  }
+  ~Deeper() { Py_LeaveRecursiveCall(); }
+};
+
 // The __dict__ of a module or a node.
 py::object attributes_of(py::handle object);
 

@@ -111,15 +111,14 @@ Node Values::node_of(const FxNode& fx_node, py::handle meta) {
 void Values::remember(NodeId id, const FxNode& fx_node, py::handle meta) {
   const Fx& fx = Fx::get();
   tables_.grow(id.value + 1);
-  tables_.set_node(id, fx_node.node);
-  tables_.seen[id.value] = {attr(fx_node.node, fx.args), attr(fx_node.node, fx.kwargs),
-                            attr(fx_node.node, fx.target),
+  tables_.seen[id.value] = {fx_node.node, attr(fx_node.node, fx.args),
+                            attr(fx_node.node, fx.kwargs), attr(fx_node.node, fx.target),
                             py::reinterpret_borrow<py::object>(type_source(fx_node, meta))};
 }
 
-bool Values::is_as_remembered(NodeId id, const FxNode& fx_node, py::handle meta) const {
+bool is_as_remembered(const Tables& tables, NodeId id, const FxNode& fx_node, py::handle meta) {
   const Fx& fx = Fx::get();
-  const Tables::Seen& seen = tables_.seen[id.value];
+  const Tables::Seen& seen = tables.seen[id.value];
   return seen.args.is(attr(fx_node.node, fx.args)) &&
          seen.kwargs.is(attr(fx_node.node, fx.kwargs)) &&
          seen.target.is(attr(fx_node.node, fx.target)) &&

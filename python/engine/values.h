@@ -22,8 +22,6 @@ class Values {
 
   // Takes note of a node as it is now.
   void remember(NodeId id, const FxNode& fx_node, py::handle meta);
-  // Whether it is as it was noted.
-  bool is_as_remembered(NodeId id, const FxNode& fx_node, py::handle meta) const;
 
  private:
   MetaPtr meta_of(py::handle meta);
@@ -33,5 +31,8 @@ class Values {
   const Survey& survey_;
   std::unordered_map<std::string, MetaPtr> metas_;  // by the path of the module
 };
+
+// Whether a node is as it was noted.
+bool is_as_remembered(const Tables& tables, NodeId id, const FxNode& fx_node, py::handle meta);
 
 }  // namespace refx::fx

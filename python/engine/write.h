@@ -8,7 +8,8 @@ namespace refx::fx {
 // The two halves of write() and write_all(), see mirror.h.
 void write_modules(const Mirror& mirror, Tables& tables, py::handle graph_module,
                    const ChangedObjects& changed);
-void write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
+// Says whether hooks of somebody else saw it.
+bool write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
                  const std::vector<NodeId>& nodes, bool hooks);
 void write_all_nodes(const Mirror& mirror, Tables& tables, py::handle graph);
 

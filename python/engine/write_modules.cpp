@@ -12,6 +12,7 @@
 
 #include "engine/write.h"
 #include "refx/error.h"
+#include "refx/id_set.h"
 #include "refx/registry.h"
 
 namespace refx::fx {
@@ -81,20 +82,21 @@ class ModuleWriter {
   }
 
   void run(const ChangedObjects& changed) {
-    std::unordered_set<std::string_view> paths;
+    IdSet<Module> written;
     for (const auto& [id, path] : changed.modules)
-      if (paths.insert(path).second) write_module(path);
+      if (written.insert(id)) write_module(path);
     std::vector<std::string_view> loose;
     std::string_view last;  // its tensors stand together
     for (const auto& [id, name] : changed.states) {
       const std::string_view path = split(name).first;
       if (!path.empty() && path == last) continue;
-      if (path.empty() || !model_.modules().find(path)) {
+      const ModuleId module = path.empty() ? ModuleId{} : model_.modules().find(path);
+      if (!module) {
         loose.push_back(name);
         continue;
       }
       last = path;
-      if (paths.insert(path).second) write_module(path);
+      if (written.insert(module)) write_module(path);
     }
     for (std::string_view name : loose) write_tensor(name);
     for (const std::string& name : left_behind_) write_tensor(name);
@@ -225,10 +227,14 @@ class ModuleWriter {
     if (PyObject* names = above.table(kind); find(names, key))
       check(PyObject_DelItem(names, key.ptr()));
     if (!above.is_empty()) return;
-    if (!tables_.made_containers.contains(text(parent))) return note_place(parent);
+    if (!is_made(parent)) return note_place(parent);
     tables_.made_containers.attr("discard")(text(parent));
     forget_container(parent);
     remove(parent, kModules);
+  }
+
+  bool is_made(std::string_view path) const {
+    return !tables_.made_containers.empty() && tables_.made_containers.contains(text(path));
   }
 
   // What is empty may be cleared away by others, and is to return to where it was.
@@ -264,7 +270,7 @@ class ModuleWriter {
     const py::object current =
         found && found != Py_None ? py::reinterpret_borrow<py::object>(found) : py::object();
     const ModuleId id = model_.modules().find(path);
-    const bool made = tables_.made_containers.contains(text(path));  // for what a layer left behind
+    const bool made = is_made(path);  // for what a layer left behind
     if (!id) {
       if (!current || made || is_container(path, current)) return;
       keep(path, current);
@@ -487,12 +493,15 @@ void write_modules(const Mirror& mirror, Tables& tables, py::handle graph_module
 
 void write(const Mirror& mirror, Tables& tables, py::handle graph_module,
            const ChangedObjects& changed, bool hooks) {
+  tables.sight.forget();
   write_modules(mirror, tables, graph_module, changed);
-  write_nodes(mirror, tables, graph_module.attr("graph"), changed.nodes, hooks);
+  if (!write_nodes(mirror, tables, graph_module.attr("graph"), changed.nodes, hooks))
+    mirror.see(tables, graph_module);
 }
 
 void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
                ChangedObjects changed) {
+  tables.sight.forget();
   const Model& model = mirror.model();
   for (ModuleId id : model.modules()) changed.modules.emplace_back(id, model.modules()[id].name);
   for (StateId id : model.state()) changed.states.emplace_back(id, model.state()[id].name);

@@ -70,6 +70,8 @@ class NodeWriter {
     }
   }
 
+  bool has_hooks() const { return has_any(create_hooks_) || has_any(erase_hooks_); }
+
   void run(const std::vector<NodeId>& ids) {
     std::vector<NodeId> erased;
     for (NodeId id : ids) {
@@ -87,7 +89,7 @@ class NodeWriter {
     for (NodeId id : graph_) {
       py::object node = known(id);
       if (!node.is_none() && attr(node, Inner::get().erased).ptr() == Py_True)
-        PyDict_DelItem(tables_.ids.ptr(), node.ptr());  // so that it is put in again
+        tables_.drop_id(node);  // so that it is put in again
       PyErr_Clear();
       write(id, graph_[id]);
       node = known(id);
@@ -103,6 +105,9 @@ class NodeWriter {
   }
 
  private:
+  static bool has_any(const py::object& hooks) {
+    return hooks && !hooks.is_none() && py::len(hooks) > 0;
+  }
   py::object known(NodeId id) const { return tables_.node(id); }
   bool is_in_graph(NodeId id, py::handle node) const { return tables_.id_of(node) == id; }
 
@@ -167,7 +172,7 @@ class NodeWriter {
     if (node.is_none()) {
       const py::object before = saved(id);
       node = make(value, before, op, target);
-      tables_.set_node(id, node);
+      tables_.set_id(node, id);
       call(inner.prepend, attr(previous, fx.next), node);
       set_meta(node, before);
     } else {
@@ -179,14 +184,14 @@ class NodeWriter {
         unlist(node);
         --grown_;
       }
+      tables_.set_id(node, id);
       call(inner.prepend, attr(previous, fx.next), node);
       set(node, fx.op, op);
       set(node, fx.target, target);
     }
     list(node, op, target);
     ++grown_;
-    tables_.set_id(node, id);
-    if (create_hooks_ && !create_hooks_.is_none())
+    if (has_any(create_hooks_))
       for (py::handle hook : create_hooks_) hook(node);
     return node;
   }
@@ -252,7 +257,7 @@ class NodeWriter {
     if (PyObject_Size(attr(node, Fx::get().users).ptr()) != 0)
       throw InternalError("node '" + to_string(attr(node, Fx::get().name)) +
                           "' is erased but still used");
-    if (erase_hooks_ && !erase_hooks_.is_none())
+    if (has_any(erase_hooks_))
       for (py::handle hook : erase_hooks_) hook(node);
     take_out(node);
     set_marks(node, {});
@@ -265,7 +270,7 @@ class NodeWriter {
     set(node, inner.erased, Py_True);
     --grown_;
     call(inner.update, node, py::tuple(), py::dict());
-    if (tables_.id_of(node)) check(PyDict_DelItem(tables_.ids.ptr(), node.ptr()));
+    tables_.drop_id(node);
   }
 
   void count() {
@@ -286,9 +291,11 @@ class NodeWriter {
 
 }  // namespace
 
-void write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
+bool write_nodes(const Mirror& mirror, Tables& tables, py::handle graph,
                  const std::vector<NodeId>& nodes, bool hooks) {
-  NodeWriter(mirror, tables, graph, hooks).run(nodes);
+  NodeWriter writer(mirror, tables, graph, hooks);
+  writer.run(nodes);
+  return writer.has_hooks();
 }
 
 void write_all_nodes(const Mirror& mirror, Tables& tables, py::handle graph) {
