@@ -1,18 +1,22 @@
 #include "engine/code_source.h"
 
+#include <vector>
+
 namespace refx::fx {
 
 py::list code_source(py::handle graph) {
   const Fx& fx = Fx::get();
-  py::list source;
-  auto append = [&](const py::object& part) { check(PyList_Append(source.ptr(), part.ptr())); };
+  std::vector<py::object> parts;
   const py::object root = attr(graph, fx.root);
   for (py::object node = attr(root, fx.next); !node.is(root); node = attr(node, fx.next)) {
-    append(node);
+    parts.push_back(node);
     for (const Field* field : {&fx.op, &fx.name, &fx.target, &fx.args, &fx.kwargs, &fx.type})
-      append(attr(node, *field));
+      parts.push_back(attr(node, *field));
   }
-  append(graph.attr("_codegen"));
+  parts.push_back(graph.attr("_codegen"));
+  py::list source(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    PyList_SET_ITEM(source.ptr(), static_cast<Py_ssize_t>(i), parts[i].release().ptr());
   return source;
 }
 

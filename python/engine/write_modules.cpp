@@ -495,8 +495,10 @@ void write(const Mirror& mirror, Tables& tables, py::handle graph_module,
            const ChangedObjects& changed, bool hooks) {
   tables.sight.forget();
   write_modules(mirror, tables, graph_module, changed);
-  if (!write_nodes(mirror, tables, graph_module.attr("graph"), changed.nodes, hooks))
-    mirror.see(tables, graph_module);
+  const bool watched =
+      write_nodes(mirror, tables, graph_module.attr("graph"), changed.nodes, hooks);
+  // Somebody's hooks may have changed more. Without steps the history is dropped.
+  if (!watched && mirror.has_steps()) mirror.see(tables, graph_module);
 }
 
 void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
