@@ -2,7 +2,6 @@
 
 #include <array>
 #include <iosfwd>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,10 +46,14 @@ REFX_API std::ostream& operator<<(std::ostream& out,
 
 // The live steps of a model, oldest first, and those that redo() can bring back.
 class REFX_API History {
+  struct Place {
+    StepId id;
+    std::shared_ptr<const Step> step;  // null: it was reversed
+  };
+
  public:
   class Iterator {
    public:
-    using Base = std::map<StepId, std::shared_ptr<const Step>>::const_iterator;
     using iterator_category = std::forward_iterator_tag;
     using value_type = Step;
     using difference_type = std::ptrdiff_t;
@@ -58,29 +61,37 @@ class REFX_API History {
     using reference = const Step&;
 
     Iterator() = default;
-    explicit Iterator(Base at) : at_(at) {}
-    const Step& operator*() const { return *at_->second; }
-    const Step* operator->() const { return at_->second.get(); }
+    const Step& operator*() const { return *at_->step; }
+    const Step* operator->() const { return at_->step.get(); }
     Iterator& operator++() {
-      ++at_;
+      do ++at_;
+      while (at_ != end_ && !at_->step);
       return *this;
     }
-    Iterator operator++(int) { return Iterator(at_++); }
+    Iterator operator++(int) {
+      Iterator old = *this;
+      ++*this;
+      return old;
+    }
     bool operator==(const Iterator& other) const { return at_ == other.at_; }
 
    private:
-    Base at_;
+    friend History;
+    Iterator(const Place* at, const Place* end) : at_(at), end_(end) {
+      if (at_ != end_ && !at_->step) ++*this;
+    }
+    const Place *at_ = nullptr, *end_ = nullptr;
   };
 
-  Iterator begin() const { return Iterator(live_.begin()); }
-  Iterator end() const { return Iterator(live_.end()); }
-  std::size_t size() const { return live_.size(); }
-  bool empty() const { return live_.empty(); }
-  bool contains(StepId id) const { return live_.count(id) != 0; }
+  Iterator begin() const { return {places_.data(), places_.data() + places_.size()}; }
+  Iterator end() const { return from({}); }
+  std::size_t size() const { return live_; }
+  bool empty() const { return live_ == 0; }
+  bool contains(StepId id) const { return find(id) != nullptr; }
   const Step& operator[](StepId id) const;  // throws Error if it is not live
   const Step& back() const;
   std::vector<StepId> ids() const;
-  Iterator from(StepId id) const { return Iterator(live_.lower_bound(id)); }  // or the first after
+  Iterator from(StepId id) const;  // or the first after
 
   // Live steps named by a step id ("3"), a transformation's name, or a site pattern (* and ?).
   // Throws Error, with the nearest names, if there are none.
@@ -99,7 +110,10 @@ class REFX_API History {
   void replace(std::shared_ptr<const Step> step);  // the one of the same id
   std::shared_ptr<const Step> remove(StepId id);
 
-  std::map<StepId, std::shared_ptr<const Step>> live_;
+  const Place* find(StepId id) const;  // of a live step, or null
+
+  std::vector<Place> places_;  // by id; the last is live
+  std::size_t live_ = 0;
   std::vector<std::shared_ptr<const Step>> reversed_;
   std::uint32_t next_id_ = 1;
 };

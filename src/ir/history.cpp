@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <ostream>
 #include <utility>
@@ -27,26 +28,36 @@ std::size_t Step::bytes() const {
   return total;
 }
 
+History::Iterator History::from(StepId id) const {
+  const auto at = std::partition_point(places_.begin(), places_.end(),
+                                       [&](const Place& place) { return place.id < id; });
+  return {places_.data() + (at - places_.begin()), places_.data() + places_.size()};
+}
+
+const History::Place* History::find(StepId id) const {
+  const Iterator at = from(id);
+  return at.at_ != at.end_ && at->id == id ? at.at_ : nullptr;
+}
+
 const Step& History::operator[](StepId id) const {
-  auto it = live_.find(id);
-  if (it != live_.end()) return *it->second;
+  if (const Place* place = find(id)) return *place->step;
   std::string range = "the history is empty";
-  if (live_.size() == 1)
-    range = fmt::format("the only one is {}", live_.begin()->first.value);
-  else if (!live_.empty())
-    range = fmt::format("live steps are {} to {}", live_.begin()->first.value,
-                        live_.rbegin()->first.value);
+  if (live_ == 1)
+    range = fmt::format("the only one is {}", begin()->id.value);
+  else if (live_ > 1)
+    range = fmt::format("live steps are {} to {}", begin()->id.value, back().id.value);
   throw Error(fmt::format("there is no live step {}; {}", id.value, range));
 }
 
 const Step& History::back() const {
-  if (live_.empty()) throw Error("the history is empty");
-  return *live_.rbegin()->second;
+  if (empty()) throw Error("the history is empty");
+  return *places_.back().step;
 }
 
 std::vector<StepId> History::ids() const {
   std::vector<StepId> ids;
-  for (const auto& [id, step] : live_) ids.push_back(id);
+  ids.reserve(live_);
+  for (const Step& step : *this) ids.push_back(step.id);
   return ids;
 }
 
@@ -69,18 +80,39 @@ std::vector<StepId> History::select(std::string_view what) const {
                                        : fmt::format("; did you mean '{}'?", near)));
 }
 
+// A reversed step keeps its place until others are many: it may return, without memory.
 void History::add(std::shared_ptr<const Step> step) {
-  const Step& added = *step;
-  const auto at = live_.emplace_hint(live_.end(), added.id, std::move(step));
-  REFX_CHECK(at->second.get() == &added, "two steps have one id");
+  const StepId id = step->id;
+  if (places_.empty() || places_.back().id < id) {
+    if (places_.size() > 2 * live_ + 16)
+      std::erase_if(places_, [](const Place& place) { return !place.step; });
+    places_.push_back({id, std::move(step)});
+  } else {
+    const auto at = std::partition_point(places_.begin(), places_.end(),
+                                         [&](const Place& place) { return place.id < id; });
+    REFX_CHECK(at->id != id || !at->step, "two steps have one id");
+    if (at->id == id)
+      at->step = std::move(step);
+    else
+      places_.insert(at, {id, std::move(step)});
+  }
+  ++live_;
 }
 
 void History::replace(std::shared_ptr<const Step> step) {
-  std::shared_ptr<const Step>& now = live_.at(step->id);
-  now = std::move(step);
+  const Place* place = find(step->id);
+  REFX_CHECK(place, "a step that is not there is replaced");
+  places_[place - places_.data()].step = std::move(step);
 }
 
-std::shared_ptr<const Step> History::remove(StepId id) { return live_.extract(id).mapped(); }
+std::shared_ptr<const Step> History::remove(StepId id) {
+  const Place* place = find(id);
+  REFX_CHECK(place, "a step that is not there is removed");
+  std::shared_ptr<const Step> removed = std::move(places_[place - places_.data()].step);
+  --live_;
+  while (!places_.empty() && !places_.back().step) places_.pop_back();
+  return removed;
+}
 
 std::vector<StepId> History::dependents(const Model& model, StepId id) const {
   Dependence dependence(model.graph());

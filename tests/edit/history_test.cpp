@@ -34,6 +34,35 @@ std::vector<std::string> log(const Model& model) {
   return lines;
 }
 
+TEST(History, KeepsItsOrderWhenManyStepsComeAndGo) {
+  Model model = two_blocks();
+  const NodeId node = *model.graph().begin();
+  std::set<StepId> live;
+  std::mt19937 random(3);
+  for (int i = 0; i < 400; ++i) {
+    Editor editor(model);
+    // Each writes a node of its own, which nobody reads.
+    editor.insert_before(node, {.op = Opcode::placeholder, .name = "n", .target = "n"});
+    live.insert(editor.commit({"t", "t", "here", {}}));
+    while (live.size() > 5 && random() % 3 != 0) {
+      const StepId gone = *std::next(live.begin(), static_cast<long>(random() % live.size()));
+      reverse(model, gone);
+      if (random() % 4 != 0 || !redo(model)) live.erase(gone);
+    }
+    ASSERT_EQ(model.history().ids(), std::vector<StepId>(live.begin(), live.end()));
+    ASSERT_EQ(model.history().size(), live.size());
+    ASSERT_EQ(model.history().back().id, *live.rbegin());
+    const StepId some(random() % 400 + 1);
+    ASSERT_EQ(model.history().contains(some), live.contains(some));
+    const auto from = model.history().from(some);
+    const auto expected = live.lower_bound(some);
+    ASSERT_EQ(from == model.history().end(), expected == live.end());
+    if (expected != live.end()) {
+      ASSERT_EQ(from->id, *expected);
+    }
+  }
+}
+
 TEST(History, ListsOneLinePerStep) {
   EXPECT_EQ(log(merged_and_fused()),
             (std::vector<std::string>{"1  merge-linears  a.{q,k}", "2  merge-linears  b.{q,k}",
