@@ -31,11 +31,10 @@ class REFX_API UserSet {
   auto end() const { return users_.end(); }
 
  private:
-  using Index = std::unordered_map<NodeId, std::uint32_t>;
   std::size_t position(NodeId user) const;
 
-  c10::SmallVector<User, 2> users_;  // most values have one or two
-  std::unique_ptr<Index> index_;     // null while small
+  c10::SmallVector<User, 2> users_;   // most values have one or two
+  std::unique_ptr<NameIndex> index_;  // id of a user -> its place there; null while small
 };
 
 // A program in SSA form: nodes in order, each used only after it.

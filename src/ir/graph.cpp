@@ -8,11 +8,15 @@ namespace refx {
 
 namespace {
 constexpr std::size_t kIndexFrom = 16;  // below, a scan is faster than a hash
-}
+
+// Ids are mostly consecutive, and would fill places that lie side by side.
+std::size_t hash_of(NodeId id) { return (id.value * 0x9e3779b97f4a7c15) >> 32; }
+
+}  // namespace
 
 UserSet::UserSet(const UserSet& other)
     : users_(other.users_),
-      index_(other.index_ ? std::make_unique<Index>(*other.index_) : nullptr) {}
+      index_(other.index_ ? std::make_unique<NameIndex>(*other.index_) : nullptr) {}
 
 UserSet& UserSet::operator=(UserSet other) noexcept {
   users_.swap(other.users_);
@@ -22,8 +26,9 @@ UserSet& UserSet::operator=(UserSet other) noexcept {
 
 std::size_t UserSet::position(NodeId user) const {
   if (index_) {
-    auto it = index_->find(user);
-    return it == index_->end() ? users_.size() : it->second;
+    const std::uint32_t at =
+        index_->find(hash_of(user), [&](std::uint32_t place) { return users_[place].id == user; });
+    return at == NameIndex::kNone ? users_.size() : at;
   }
   return std::find_if(users_.begin(), users_.end(), [&](const User& u) { return u.id == user; }) -
          users_.begin();
@@ -38,10 +43,10 @@ void UserSet::add(NodeId user) {
   users_.push_back({user, 1});
   try {
     if (index_) {
-      index_->emplace(user, at);
+      index_->insert(hash_of(user), static_cast<std::uint32_t>(at));
     } else if (users_.size() > kIndexFrom) {
-      auto index = std::make_unique<Index>();
-      for (std::uint32_t i = 0; i < users_.size(); ++i) index->emplace(users_[i].id, i);
+      auto index = std::make_unique<NameIndex>();
+      for (std::uint32_t i = 0; i < users_.size(); ++i) index->insert(hash_of(users_[i].id), i);
       index_ = std::move(index);
     }
   } catch (const std::bad_alloc&) {  // without it, everything is as right and slower
@@ -53,11 +58,14 @@ void UserSet::remove(NodeId user) {
   const std::size_t at = position(user);
   REFX_CHECK(at < users_.size(), "a use that was never counted is removed");
   if (--users_[at].references > 0) return;
+  const auto place = static_cast<std::uint32_t>(at);
+  const auto last = static_cast<std::uint32_t>(users_.size() - 1);
+  if (index_) {
+    index_->erase(hash_of(user), place);
+    if (place != last) index_->replace(hash_of(users_[last].id), last, place);
+  }
   users_[at] = users_.back();
   users_.pop_back();
-  if (!index_) return;
-  index_->erase(user);
-  if (at < users_.size()) (*index_)[users_[at].id] = static_cast<std::uint32_t>(at);
   if (users_.empty()) index_.reset();
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 
 #include "kit.h"
@@ -8,6 +9,32 @@ namespace refx::testing {
 namespace {
 
 Node relu(NodeId x) { return {.target = "aten.relu.default", .args = {x}}; }
+
+TEST(UserSet, CountsReferencesOfFewAndOfMany) {
+  std::mt19937 random(7);
+  for (const std::uint32_t most : {4u, 3000u}) {
+    UserSet users;
+    std::map<NodeId, std::uint32_t> expected;
+    for (int i = 0; i < 30000; ++i) {
+      const NodeId user(random() % most * 3);
+      // First it grows, then it shrinks.
+      if (auto it = expected.find(user); it != expected.end() && (random() % 3 == 0 || i > 20000)) {
+        users.remove(user);
+        if (--it->second == 0) expected.erase(it);
+      } else if (i <= 20000) {
+        users.add(user);
+        ++expected[user];
+      }
+    }
+    const UserSet copy = users;
+    for (const UserSet& set : {users, copy}) {
+      std::map<NodeId, std::uint32_t> found;
+      for (const UserSet::User& user : set) found[user.id] = user.references;
+      EXPECT_EQ(found, expected);
+      EXPECT_EQ(set.size(), expected.size());
+    }
+  }
+}
 
 TEST(Graph, KeepsOrderUnderRandomInsertion) {
   Model model;
