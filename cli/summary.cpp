@@ -17,7 +17,7 @@ std::string called(const Model& model, const Node& node) {
       return "Tensor." + node.target;
     case Opcode::call_module: {
       const ModuleId id = model.modules().find(node.target);
-      return id ? model.modules()[id].type : node.target;
+      return id ? model.modules()[id].type : std::string(node.target);
     }
     default:
       return {};

@@ -30,7 +30,7 @@ class REFX_API Editor {
   NodeId insert_before(NodeId where, Node node);  // no id: at the end
   NodeId insert_after(NodeId where, Node node);
   void set_node(NodeId id, Node node);  // the node keeps its name, its marks and its place
-  void set_target(NodeId id, std::string target);
+  void set_target(NodeId id, Name target);
   void set_arg(NodeId id, std::size_t position, Arg value);
   void set_type(NodeId id, TypePtr type);
   void replace_uses(NodeId of, NodeId by);
@@ -50,9 +50,9 @@ class REFX_API Editor {
   void erase_module(ModuleId id);
 
   // Marks, see Transformation.
-  void mark(NodeId id, const std::string& signature);
-  void unmark(NodeId id, const std::string& signature);
-  void set_marks(NodeId id, std::vector<std::string> signatures);
+  void mark(NodeId id, const Name& signature);
+  void unmark(NodeId id, const Name& signature);
+  void set_marks(NodeId id, std::vector<Name> signatures);
 
   // Says how a tensor written in this step is composed of earlier ones.
   void add_piece(Piece piece);
@@ -72,7 +72,7 @@ class REFX_API Editor {
   // Validates what was touched and appends the step; returns no id if nothing was changed.
   // On a broken model: throws InternalError that names the step; everything is taken back.
   struct Label {
-    std::string transformation, signature, site;
+    Name transformation, signature, site;
     Kwargs parameters;
   };
   StepId commit(Label label);

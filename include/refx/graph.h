@@ -49,11 +49,15 @@ class REFX_API Graph : public Table<Node> {
   NodeId only_user(NodeId id) const;
 
   // The placeholders and get_attrs of a state entry, and the call_modules of a module.
-  std::vector<NodeId> readers(std::string_view state) const { return ring(readers_, state); }
-  std::vector<NodeId> callers(std::string_view module) const { return ring(callers_, module); }
+  std::vector<NodeId> readers(const NameKey& state) const { return ring(readers_, state); }
+  std::vector<NodeId> callers(const NameKey& module) const { return ring(callers_, module); }
 
-  std::size_t num_readers(std::string_view state) const { return ring_size(readers_, state); }
-  std::size_t num_callers(std::string_view module) const { return ring_size(callers_, module); }
+  std::size_t num_readers(const NameKey& state) const { return ring_size(readers_, state); }
+  std::size_t num_callers(const NameKey& module) const { return ring_size(callers_, module); }
+  template <class F>  // in any order
+  void for_each_reader(const NameKey& state, F&& f) const {
+    readers_.for_each(any_in(readers_, state), [&](std::uint32_t id) { f(NodeId(id)); });
+  }
   // Of one that reads a state entry: whether no other does.
   bool is_only_reader(NodeId id) const { return readers_.is_alone(id.value); }
 
@@ -69,9 +73,9 @@ class REFX_API Graph : public Table<Node> {
   void enter_ring(NodeId id, const Node& node);
   void leave_ring(NodeId id, const Node& node);
   Rings* rings_of(const Node& node);
-  std::uint32_t any_in(const Rings& rings, std::size_t hash, std::string_view name) const;
-  std::vector<NodeId> ring(const Rings& rings, std::string_view name) const;
-  std::size_t ring_size(const Rings& rings, std::string_view name) const;
+  std::uint32_t any_in(const Rings& rings, const NameKey& name) const;
+  std::vector<NodeId> ring(const Rings& rings, const NameKey& name) const;
+  std::size_t ring_size(const Rings& rings, const NameKey& name) const;
   std::vector<NodeId> in_order(std::vector<NodeId> ids) const;
 
   std::vector<UserSet> users_;

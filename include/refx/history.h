@@ -28,10 +28,10 @@ REFX_API bool is_changed(const TensorStamp& stamp, const at::TensorBase& tensor)
 // One applied site: what was done, where, and every change it made.
 struct REFX_API Step {
   StepId id;
-  std::string transformation;  // name in the registry
-  std::string signature;       // name and parameters
+  Name transformation;  // name in the registry
+  Name signature;       // name and parameters
   Kwargs parameters;
-  std::string site;
+  Name site;
   std::vector<NodeId> nodes;  // nodes it wrote that were alive after it
   std::vector<Edit> edits;    // one per object
   std::vector<Piece> pieces;

@@ -4,13 +4,14 @@
 
 #include "refx/arg.h"
 #include "refx/export.h"
+#include "refx/name.h"
 #include "refx/table.h"
 
 namespace refx {
 
 // A leaf module that call_module nodes call. Its tensors are state entries named "<name>.<tensor>".
 struct REFX_API Module {
-  std::string name;   // its path: "encoder.layer.0.query"
+  Name name;          // its path: "encoder.layer.0.query"
   std::string type;   // exact type: "torch.nn.Linear"
   Kwargs parameters;  // hyper-parameters by their torch.nn names: in_features, bias, …
   bool training = false;

@@ -2,14 +2,12 @@
 
 #include <cstdint>
 #include <limits>
-#include <string_view>
 #include <vector>
 
 #include "refx/export.h"
+#include "refx/name.h"
 
 namespace refx {
-
-REFX_API std::size_t hash_of(std::string_view name);
 
 // Ids by the hashes of names: whoever keeps the names says which of the ids under one hash is
 // meant. It never shrinks, so that what was taken out returns without memory.

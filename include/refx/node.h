@@ -8,6 +8,7 @@
 
 #include "refx/arg.h"
 #include "refx/export.h"
+#include "refx/name.h"
 #include "refx/type.h"
 
 namespace refx {
@@ -30,21 +31,20 @@ using MetaPtr = std::shared_ptr<const Meta>;  // shared among nodes; null: empty
 // A value of the graph. Nodes are immutable: a change is a new Node in the same place.
 struct REFX_API Node {
   Opcode op = Opcode::call_function;
-  std::string name = {};  // unique in the graph, as in torch.fx
-  std::string target =
-      {};          // "aten.linear.default", "operator.truediv", a module path, a method name …
-  Args args = {};  // output: one argument, what the graph returns
+  Name name = {};    // unique in the graph, as in torch.fx
+  Name target = {};  // "aten.linear.default", "operator.truediv", a module path, a method name …
+  Args args = {};    // output: one argument, what the graph returns
   Kwargs kwargs = {};
-  std::string state = {};  // placeholder of a lifted tensor: the state entry it stands for
+  Name state = {};  // placeholder of a lifted tensor: the state entry it stands for
   TypePtr type = {};
-  MetaPtr meta = {};                    // stack_trace, nn_module_stack, …
-  std::vector<std::string> marks = {};  // signatures of transformations, see Transformation
+  MetaPtr meta = {};             // stack_trace, nn_module_stack, …
+  std::vector<Name> marks = {};  // signatures of transformations, see Transformation
 
   friend REFX_API bool operator==(const Node& a, const Node& b);
 };
 
 // The name of the state entry that this placeholder or get_attr reads; empty for any other node.
-REFX_API std::string_view bound_state(const Node& node);
+REFX_API const Name& bound_state(const Node& node);
 
 // The argument given by position or by name; null if it is left out.
 REFX_API const Arg* argument(const Node& node, std::size_t position, std::string_view name);

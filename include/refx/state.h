@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "refx/export.h"
+#include "refx/name.h"
 #include "refx/rings.h"
 #include "refx/table.h"
 
@@ -18,7 +19,7 @@ REFX_API std::string_view to_string(StateKind kind);
 
 // A named tensor of the model. requires_grad is the tensor's own.
 struct REFX_API StateEntry {
-  std::string name;
+  Name name;
   StateKind kind = StateKind::parameter;
   bool persistent = true;
   at::TensorBase tensor;

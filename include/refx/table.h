@@ -64,7 +64,7 @@ class REFX_API Table {
   }
   const Ptr& pointer(Id<T> id) const { return slots_[id.value].value; }
   // The live value of that name, or no id.
-  Id<T> find(std::string_view name) const;
+  Id<T> find(const NameKey& name) const;
   bool contains(Id<T> id) const { return find(id) != nullptr; }
 
   Id<T> first() const;
@@ -75,12 +75,12 @@ class REFX_API Table {
   std::vector<Id<T>> slots() const;  // in order, with the erased values that may return
 
   // The value of that name, live or erased but able to return; or no id.
-  Id<T> named(std::string_view name) const;
-  bool name_taken(std::string_view name) const { return static_cast<bool>(named(name)); }
+  Id<T> named(const NameKey& name) const;
+  bool name_taken(const NameKey& name) const { return static_cast<bool>(named(name)); }
   // The erased value of that name that may return, or no id.
-  Id<T> find_erased(std::string_view name) const;
+  Id<T> find_erased(const NameKey& name) const;
   // `base`, or the first of base_1, base_2, … that is free.
-  std::string fresh_name(std::string base) const;
+  Name fresh_name(const Name& base) const;
 
   // One past the largest id ever given.
   std::uint32_t id_limit() const { return static_cast<std::uint32_t>(slots_.size()); }
@@ -88,13 +88,11 @@ class REFX_API Table {
  protected:
   friend struct ModelAccess;
 
-  static constexpr std::uint64_t kNoName = std::numeric_limits<std::uint64_t>::max();
-
   struct Slot {
     Ptr value;
     Id<T> prev, next;
-    std::uint64_t label = 0;       // grows along the order
-    std::uint64_t name = kNoName;  // where it stands in text_
+    std::uint64_t label = 0;  // grows along the order
+    Name name;                // empty: it never had one
   };
   void reserve(std::size_t size);
   // A new, empty slot before `where` (no id: at the end).
@@ -103,25 +101,22 @@ class REFX_API Table {
   // Puts a value into a slot, or null to erase it. Returns the old one.
   Ptr exchange(Id<T> id, Ptr value);
   // A slot has one name for ever, which is its own or free for others.
-  void reserve_name(const std::string& name, Id<T> id);
-  void release_name(std::string_view name, Id<T> id);
+  void reserve_name(const Name& name, Id<T> id);
+  void release_name(const Name& name, Id<T> id);
 
  private:
   void make_room(Id<T> at);
-  std::string_view name_of(const Slot& slot) const;
-  std::uint64_t add_text(std::string_view name);
 
   std::vector<Slot> slots_;
   Id<T> head_, tail_;
   std::size_t live_ = 0;
-  NameIndex names_;         // of the slots whose names are their own
-  std::vector<char> text_;  // the names of all slots, each after its length
+  NameIndex names_;  // of the slots whose names are their own
   // For a base name: base_1 … base_<n> are all taken. Keeps fresh_name() O(1).
   struct Hash {
     using is_transparent = void;
-    std::size_t operator()(std::string_view name) const { return hash_of(name); }
+    std::size_t operator()(const NameKey& name) const { return name.hash(); }
   };
-  mutable std::unordered_map<std::string, std::uint64_t, Hash, std::equal_to<>> numbered_;
+  mutable std::unordered_map<Name, std::uint64_t, Hash, std::equal_to<>> numbered_;
 };
 
 }  // namespace refx

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "refx/export.h"
+#include "refx/name.h"
 
 namespace at {
 class TensorBase;
@@ -20,11 +20,11 @@ namespace refx {
 // One size or stride: a number, or an expression over the graph's symbols ("s0", "2*s0").
 struct Dim {
   std::int64_t value = 0;  // for an expression: its hint, or -1
-  std::string expr;        // empty: a plain number
+  Name expr;               // empty: a plain number
 
   Dim() = default;
   Dim(std::int64_t v) : value(v) {}
-  Dim(std::string e, std::int64_t hint) : value(hint), expr(std::move(e)) {}
+  Dim(Name e, std::int64_t hint) : value(hint), expr(std::move(e)) {}
   bool known() const { return expr.empty(); }
   bool operator==(const Dim&) const = default;
 };

@@ -36,7 +36,7 @@ std::string names_of(const std::vector<Edit>& edits) {
 }
 
 // Marks have no order.
-bool have_same(const std::vector<std::string>& sorted, std::vector<std::string> marks) {
+bool have_same(const std::vector<Name>& sorted, std::vector<Name> marks) {
   std::sort(marks.begin(), marks.end());
   return sorted == marks;
 }
@@ -47,7 +47,7 @@ bool is_unchanged(const Node& node, const Tables& tables, NodeId id, const FxNod
       !(fx_node.op == Opcode::get_attr && node.target.starts_with(kOpaqueAttr)))
     return false;
   if (!is_as_remembered(tables, id, fx_node, meta)) return false;
-  const std::vector<std::string> marks = marks_of(fx_node.node);
+  const std::vector<Name> marks = marks_of(fx_node.node);
   return marks.size() == node.marks.size() && (marks.empty() || have_same(marks, node.marks));
 }
 
@@ -167,7 +167,7 @@ class Comparison {
         node.name = old.name;
         TypePtr type = std::exchange(node.type, old.type);
         MetaPtr place = std::exchange(node.meta, old.meta);
-        std::vector<std::string> marks = std::exchange(node.marks, old.marks);
+        std::vector<Name> marks = std::exchange(node.marks, old.marks);
         if (have_same(marks, old.marks)) marks = old.marks;
         const bool learnt = (type && (!old.type || *type != *old.type)) || (place && !old.meta) ||
                             (by_others_ && marks != old.marks);
@@ -238,7 +238,7 @@ class Comparison {
     NodeId id;
     TypePtr type;
     MetaPtr meta;
-    std::vector<std::string> marks;
+    std::vector<Name> marks;
   };
   std::vector<Learnt> learnt_;
 };

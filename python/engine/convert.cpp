@@ -210,7 +210,7 @@ void set_target(Tables& tables, py::handle target, Node& node) {
 
 std::pair<py::object, py::object> from_target(Tables& tables, const Node& node) {
   auto op = [](Opcode opcode) { return py::reinterpret_borrow<py::object>(opcode_text(opcode)); };
-  if (node.op != Opcode::call_function) return {op(node.op), py::str(node.target)};
+  if (node.op != Opcode::call_function) return {op(node.op), text(node.target)};
   if (node.target.starts_with(kOpaqueAttr))
     return {op(Opcode::get_attr), py::str(node.target.substr(kOpaqueAttr.size()))};
   return {op(node.op), tables.function_of(node.target)};

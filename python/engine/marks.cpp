@@ -7,8 +7,8 @@
 
 namespace refx::fx {
 
-std::vector<std::string> marks_of(py::handle node) {
-  std::vector<std::string> marks;
+std::vector<Name> marks_of(py::handle node) {
+  std::vector<Name> marks;
   // Not getattr: that would ask the history, which is at work.
   PyObject* found = find(attributes_of(node), Fx::get().marks);
   if (!found || !PySet_Check(found)) return marks;
@@ -21,15 +21,19 @@ std::vector<std::string> marks_of(py::handle node) {
 namespace {
 
 // The marks as a tuple of Python: mostly those of the node before.
-py::object tuple_of(const std::vector<std::string>& marks) {
-  static auto* last = new std::pair<std::vector<std::string>, py::object>;
-  if (!last->second || last->first != marks) *last = {marks, py::tuple(py::cast(marks))};
+py::object tuple_of(const std::vector<Name>& marks) {
+  static auto* last = new std::pair<std::vector<Name>, py::object>;
+  if (!last->second || last->first != marks) {
+    py::tuple all(marks.size());
+    for (std::size_t i = 0; i < marks.size(); ++i) all[i] = text(marks[i]);
+    *last = {marks, std::move(all)};
+  }
   return last->second;
 }
 
 // As modules and tensors are stamped that a transformation made: torch.fx copies it to nodes of
 // graphs that have no history.
-void set_stamp(const py::object& meta, const std::vector<std::string>& marks) {
+void set_stamp(const py::object& meta, const std::vector<Name>& marks) {
   static PyObject* const name = intern("refx");
   PyObject* now = find(meta, name);
   if (marks.empty()) {
@@ -43,7 +47,7 @@ void set_stamp(const py::object& meta, const std::vector<std::string>& marks) {
 
 }  // namespace
 
-void set_marks(py::handle node, std::vector<std::string> marks) {
+void set_marks(py::handle node, std::vector<Name> marks) {
   std::sort(marks.begin(), marks.end());
   set_stamp(attr(node, Fx::get().meta), marks);
   const py::object attributes = attributes_of(node);

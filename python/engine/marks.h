@@ -1,9 +1,9 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "engine/python_api.h"
+#include "refx/name.h"
 
 namespace refx::fx {
 
@@ -11,9 +11,9 @@ namespace refx::fx {
 // a set, as in optimum.fx. Whatever else somebody put into that is left alone.
 
 // Sorted.
-std::vector<std::string> marks_of(py::handle node);
+std::vector<Name> marks_of(py::handle node);
 // In whatever order; without any, the node has no such attribute. They are stamped into its
 // metadata, too, where nobody reads them but who finds no history.
-void set_marks(py::handle node, std::vector<std::string> marks);
+void set_marks(py::handle node, std::vector<Name> marks);
 
 }  // namespace refx::fx

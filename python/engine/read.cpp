@@ -27,7 +27,7 @@ void Mirror::see(Tables& tables, py::handle graph_module) const {
     const Node& node = model_.graph()[id];
     const bool opaque = node.op == Opcode::call_function && node.target.starts_with(kOpaqueAttr);
     if (node.op != Opcode::get_attr && !opaque) continue;
-    const std::string path = opaque ? node.target.substr(kOpaqueAttr.size()) : node.target;
+    const std::string path = node.target.substr(opaque ? kOpaqueAttr.size() : 0);
     const StateId state = model_.state().find(path);
     if (!state || model_.state()[state].kind == StateKind::constant) attributes.push_back(path);
   }

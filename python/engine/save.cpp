@@ -39,6 +39,7 @@ class BytesWriter {
     out += text;
   }
   void put(const std::string& text) { put(std::string_view(text)); }
+  void put(const Name& name) { put(name.view()); }
   void put(bool value) { put(static_cast<std::uint8_t>(value)); }
   void put(NodeId id) { put(number(nodes_, id)); }
   void put(StateId id) { put(number(states_, id)); }

@@ -55,6 +55,7 @@ class BytesReader {
     text.assign(take(size), size);
     if (!is_utf8(text)) damaged();
   }
+  void get(Name& name) { name = get<std::string>(); }
   template <class T>
   void get(Id<T>& id) {
     id = Id<T>(get<std::uint32_t>());

@@ -478,7 +478,7 @@ std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
         note(change->after->name);
       if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after) {
         const std::string_view path = split(change->after->name).first;
-        note(!path.empty() && model_.modules().find(path) ? path : change->after->name);
+        note(!path.empty() && model_.modules().find(path) ? path : change->after->name.view());
       }
     }
   }

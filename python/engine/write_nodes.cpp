@@ -198,7 +198,7 @@ class NodeWriter {
 
   py::object make(const Node& value, const py::object& saved, py::handle op, py::handle target) {
     const bool known = !saved.is_none();
-    const py::object name = known ? py::object(saved[py::int_(0)]) : py::str(value.name);
+    const py::object name = known ? py::object(saved[py::int_(0)]) : text(value.name);
     const py::object annotation = known ? py::object(saved[py::int_(2)]) : py::none();
     const py::object unique = call(create_name_, name, py::none());
     const py::handle type(reinterpret_cast<PyObject*>(Fx::get().node_type));

@@ -36,7 +36,7 @@ py::object from_arg(const Arg& arg, const Graph& graph) {
 py::object shape_of(const TensorType& type) {
   py::list sizes;
   for (const Dim& size : type.sizes)
-    sizes.append(size.known() ? py::object(py::int_(size.value)) : py::str(size.expr));
+    sizes.append(size.known() ? py::object(py::int_(size.value)) : py::str(std::string(size.expr)));
   return py::tuple(sizes);
 }
 

@@ -15,9 +15,9 @@ namespace {
 
 struct Hash {
   using is_transparent = void;
-  std::size_t operator()(std::string_view target) const { return hash_of(target); }
+  std::size_t operator()(const NameKey& target) const { return target.hash(); }
 };
-using Entries = std::unordered_map<std::string, std::unique_ptr<Entry>, Hash, std::equal_to<>>;
+using Entries = std::unordered_map<Name, std::unique_ptr<Entry>, Hash, std::equal_to<>>;
 
 std::unique_ptr<Entry> read_entry(const std::string& target, bool method) {
   auto entry = std::make_unique<Entry>();

@@ -209,7 +209,7 @@ std::string path_of(const Node& node) {
   if (const std::string_view state = bound_state(node); state.find('.') != state.npos)
     return owner_path(state);
   std::string place = site_name(node);
-  place.resize(place.size() - node.name.size());
+  place.erase(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();
   return place;
 }

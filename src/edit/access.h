@@ -46,11 +46,11 @@ struct ModelAccess {
     return table<T>(model).exchange(id, std::move(value));
   }
   template <class T>
-  static void reserve_name(Model& model, Id<T> id, const std::string& name) {
+  static void reserve_name(Model& model, Id<T> id, const Name& name) {
     table<T>(model).reserve_name(name, id);
   }
   template <class T>
-  static void release_name(Model& model, Id<T> id, std::string_view name) {
+  static void release_name(Model& model, Id<T> id, const Name& name) {
     table<T>(model).release_name(name, id);
   }
 

@@ -21,7 +21,7 @@ namespace {
 std::string base_name(const Node& node) {
   if (node.op == Opcode::output) return "output";
   const std::string_view called =
-      node.op == Opcode::call_function ? book::value_name(node.target) : node.target;
+      node.op == Opcode::call_function ? book::value_name(node.target) : node.target.view();
   std::string name;
   for (char c : called) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "_" + name;
@@ -63,7 +63,7 @@ const Model& Editor::model() const { return transaction_->model(); }
 
 NodeId Editor::insert_before(NodeId where, Node node) {
   if (where) graph()[where];
-  node.name = graph().fresh_name(node.name.empty() ? base_name(node) : std::move(node.name));
+  node.name = graph().fresh_name(node.name.empty() ? Name(base_name(node)) : node.name);
   require_known(graph(), node);
   return transaction_->insert(where, std::move(node));
 }
@@ -81,7 +81,7 @@ void Editor::set_node(NodeId id, Node node) {
   transaction_->write<Node>(id, std::make_shared<Node>(std::move(node)));
 }
 
-void Editor::set_target(NodeId id, std::string target) {
+void Editor::set_target(NodeId id, Name target) {
   Node node = graph()[id];
   node.target = std::move(target);
   set_node(id, std::move(node));
@@ -174,9 +174,9 @@ void Editor::set_state(StateId id, StateEntry entry) {
 
 void Editor::erase_state(StateId id) {
   const StateEntry& entry = state()[id];
-  if (const auto readers = graph().readers(entry.name); !readers.empty())
+  if (graph().num_readers(entry.name) > 0)
     throw Error(fmt::format("erase: state entry '{}' is still read by {}", entry.name,
-                            user_names(graph(), readers)));
+                            user_names(graph(), graph().readers(entry.name))));
   transaction_->write<StateEntry>(id, nullptr);
 }
 
@@ -197,25 +197,25 @@ void Editor::set_module(ModuleId id, Module module) {
 
 void Editor::erase_module(ModuleId id) {
   const Module& module = modules()[id];
-  if (const auto callers = graph().callers(module.name); !callers.empty())
+  if (graph().num_callers(module.name) > 0)
     throw Error(fmt::format("erase: module '{}' is still called by {}", module.name,
-                            user_names(graph(), callers)));
+                            user_names(graph(), graph().callers(module.name))));
   transaction_->write<Module>(id, nullptr);
 }
 
-void Editor::mark(NodeId id, const std::string& signature) {
-  std::vector<std::string> marks = graph()[id].marks;
+void Editor::mark(NodeId id, const Name& signature) {
+  std::vector<Name> marks = graph()[id].marks;
   if (std::find(marks.begin(), marks.end(), signature) != marks.end()) return;
   marks.push_back(signature);
   set_marks(id, std::move(marks));
 }
 
-void Editor::unmark(NodeId id, const std::string& signature) {
-  std::vector<std::string> marks = graph()[id].marks;
+void Editor::unmark(NodeId id, const Name& signature) {
+  std::vector<Name> marks = graph()[id].marks;
   if (std::erase(marks, signature) > 0) set_marks(id, std::move(marks));
 }
 
-void Editor::set_marks(NodeId id, std::vector<std::string> signatures) {
+void Editor::set_marks(NodeId id, std::vector<Name> signatures) {
   if (Node* own = transaction_->own(id)) {
     own->marks = std::move(signatures);
     return;

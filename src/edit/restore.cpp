@@ -46,7 +46,7 @@ namespace {
 
 // An object has one name, whether it is there or not.
 template <class T>
-const std::string* name_in(const Change<T>& change) {
+const Name* name_in(const Change<T>& change) {
   const auto& value = change.after ? change.after : change.before;
   return value ? &value->name : nullptr;
 }
@@ -55,7 +55,7 @@ void reserve_names(Model& model, const Step& step) {
   for (const Edit& edit : step.edits)
     std::visit(
         [&](const auto& change) {
-          if (const std::string* name = name_in(change))
+          if (const Name* name = name_in(change))
             ModelAccess::reserve_name(model, change.id, *name);
         },
         edit);

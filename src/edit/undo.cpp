@@ -94,6 +94,9 @@ void note_undone(const Model& model, Step& step) {
 
 std::vector<TensorStamp> stamps_of_originals(const Step& step) {
   std::vector<TensorStamp> stamps;
+  stamps.reserve(std::count_if(step.edits.begin(), step.edits.end(), [](const Edit& edit) {
+    return std::holds_alternative<Change<StateEntry>>(edit);
+  }));
   for (const Edit& edit : step.edits)
     if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
       stamps.push_back(stamp_of(change->id, change->before->tensor));

@@ -42,7 +42,7 @@ void check_type(const Node& node, const StateEntry& entry, std::vector<std::stri
 }
 
 void check_state(const Model& model, const Node& node, std::vector<std::string>& out) {
-  const std::string_view name = bound_state(node);
+  const Name& name = bound_state(node);
   if (name.empty()) return;
   if (const StateId id = model.state().find(name))
     check_type(node, model.state()[id], out);
@@ -81,8 +81,9 @@ void check_written(const Model& model, const Change<Node>& change, std::vector<s
 // A tensor that was replaced must still fit the nodes that read it.
 void check_written(const Model& model, const Change<StateEntry>& change,
                    std::vector<std::string>& out) {
-  for (NodeId reader : model.graph().readers(change.after->name))
+  model.graph().for_each_reader(change.after->name, [&](NodeId reader) {
     check_type(model.graph()[reader], *change.after, out);
+  });
 }
 
 void check_written(const Model&, const Change<Module>&, std::vector<std::string>&) {}

@@ -112,7 +112,7 @@ Instruction& Compiler::emit() {
   instruction.node = node_->name;
   instruction.target = node_->op == Opcode::call_module
                            ? model_.modules()[model_.modules().find(node_->target)].type
-                           : node_->target;
+                           : std::string(node_->target);
   return instruction;
 }
 

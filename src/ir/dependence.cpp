@@ -9,8 +9,8 @@ namespace {
 // Whether the edit made its node read a tensor, or call a module, that it did not before.
 bool comes_to_use(const Change<Node>& change) {
   if (!change.before) return true;
-  auto called = [](const Node& node) -> std::string_view {
-    return node.op == Opcode::call_module ? node.target : std::string_view();
+  auto called = [](const Node& node) {
+    return node.op == Opcode::call_module ? node.target : Name();
   };
   return bound_state(*change.before) != bound_state(*change.after) ||
          called(*change.before) != called(*change.after);

@@ -95,27 +95,28 @@ std::vector<NodeId> Graph::users(NodeId id) const {
 namespace {
 
 // The state entry or the module that the node is bound to by name.
-std::string_view bound_name(const Node& node) {
-  return node.op == Opcode::call_module ? std::string_view(node.target) : bound_state(node);
+const Name& bound_name(const Node& node) {
+  return node.op == Opcode::call_module ? node.target : bound_state(node);
 }
 
 }  // namespace
 
-std::uint32_t Graph::any_in(const Rings& rings, std::size_t hash, std::string_view name) const {
-  return rings.any(hash, [&](std::uint32_t id) { return bound_name(*find(NodeId(id))) == name; });
+std::uint32_t Graph::any_in(const Rings& rings, const NameKey& name) const {
+  return rings.any(name.hash(),
+                   [&](std::uint32_t id) { return name.is(bound_name(*find(NodeId(id)))); });
 }
 
-std::vector<NodeId> Graph::ring(const Rings& rings, std::string_view name) const {
+std::vector<NodeId> Graph::ring(const Rings& rings, const NameKey& name) const {
   std::vector<NodeId> ids;
   if (rings.empty()) return ids;
-  const std::uint32_t any = any_in(rings, hash_of(name), name);
+  const std::uint32_t any = any_in(rings, name);
   ids.reserve(rings.count(any));
   rings.for_each(any, [&](std::uint32_t id) { ids.emplace_back(id); });
   return in_order(std::move(ids));
 }
 
-std::size_t Graph::ring_size(const Rings& rings, std::string_view name) const {
-  return rings.empty() ? 0 : rings.count(any_in(rings, hash_of(name), name));
+std::size_t Graph::ring_size(const Rings& rings, const NameKey& name) const {
+  return rings.empty() ? 0 : rings.count(any_in(rings, name));
 }
 
 NodeId Graph::output() const {
@@ -182,15 +183,15 @@ Rings* Graph::rings_of(const Node& node) {
 void Graph::enter_ring(NodeId id, const Node& node) {
   Rings* rings = rings_of(node);
   if (!rings) return;
-  const std::size_t hash = hash_of(bound_name(node));
-  rings->enter(hash, id.value, any_in(*rings, hash, bound_name(node)));
+  const Name& name = bound_name(node);
+  rings->enter(name.hash(), id.value, any_in(*rings, name));
 }
 
 void Graph::leave_ring(NodeId id, const Node& node) {
   Rings* rings = rings_of(node);
   if (!rings) return;
-  const std::size_t hash = hash_of(bound_name(node));
-  rings->leave(hash, id.value, any_in(*rings, hash, bound_name(node)));
+  const Name& name = bound_name(node);
+  rings->leave(name.hash(), id.value, any_in(*rings, name));
 }
 
 }  // namespace refx

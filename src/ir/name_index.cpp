@@ -1,15 +1,10 @@
 #include "refx/name_index.h"
 
-#define XXH_INLINE_ALL  // names are short
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
 #include <utility>
 
 namespace refx {
-
-std::size_t hash_of(std::string_view name) { return XXH3_64bits(name.data(), name.size()); }
 
 void NameIndex::reserve(std::size_t size) {
   if (size + size / 3 < places_.size()) return;

@@ -85,10 +85,11 @@ std::string_view to_string(StateKind kind) {
   return "?";
 }
 
-std::string_view bound_state(const Node& node) {
+const Name& bound_state(const Node& node) {
+  static const Name none;
   if (node.op == Opcode::get_attr) return node.target;
   if (node.op == Opcode::placeholder) return node.state;
-  return {};
+  return none;
 }
 
 const Arg* argument(const Node& node, std::size_t position, std::string_view name) {

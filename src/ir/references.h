@@ -1,8 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <string_view>
-
 #include "refx/edit.h"
 
 namespace refx {
@@ -12,12 +9,8 @@ namespace refx {
 using ObjectKey = std::uint64_t;
 
 inline ObjectKey key_of(NodeId id) { return id.value; }
-inline ObjectKey key_of_state(std::string_view name) {
-  return (std::hash<std::string_view>{}(name) << 2) | 1ull << 63 | 1;
-}
-inline ObjectKey key_of_module(std::string_view path) {
-  return (std::hash<std::string_view>{}(path) << 2) | 1ull << 63 | 2;
-}
+inline ObjectKey key_of_state(const NameKey& name) { return (name.hash() << 2) | 1ull << 63 | 1; }
+inline ObjectKey key_of_module(const NameKey& path) { return (path.hash() << 2) | 1ull << 63 | 2; }
 
 // What a node refers to: its inputs, and the state entry or module that it names.
 template <class F>
@@ -35,9 +28,10 @@ void for_each_write(const Edit& edit, F&& f) {
   if (const auto* change = std::get_if<Change<Node>>(&edit)) {
     f(key_of(change->id), !change->after);
   } else if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) {
-    const std::string_view name = (change->after ? change->after : change->before)->name;
+    const Name& name = (change->after ? change->after : change->before)->name;
     f(key_of_state(name), true);
-    if (auto dot = name.rfind('.'); dot != name.npos) f(key_of_module(name.substr(0, dot)), true);
+    if (auto dot = name.rfind('.'); dot != name.npos)
+      f(key_of_module(name.view().substr(0, dot)), true);
   } else {
     const auto& module = std::get<Change<Module>>(edit);
     f(key_of_module((module.after ? module.after : module.before)->name), true);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
 #include "refx/error.h"
 #include "refx/module.h"
@@ -35,13 +34,13 @@ const T& Table<T>::operator[](Id<T> id) const {
 }
 
 template <class T>
-Id<T> Table<T>::named(std::string_view name) const {
+Id<T> Table<T>::named(const NameKey& name) const {
   return Id<T>(
-      names_.find(hash_of(name), [&](std::uint32_t id) { return name_of(slots_[id]) == name; }));
+      names_.find(name.hash(), [&](std::uint32_t id) { return name.is(slots_[id].name); }));
 }
 
 template <class T>
-Id<T> Table<T>::find(std::string_view name) const {
+Id<T> Table<T>::find(const NameKey& name) const {
   const Id<T> id = named(name);
   return id && contains(id) ? id : Id<T>{};
 }
@@ -83,17 +82,17 @@ std::vector<Id<T>> Table<T>::slots() const {
 }
 
 template <class T>
-Id<T> Table<T>::find_erased(std::string_view name) const {
+Id<T> Table<T>::find_erased(const NameKey& name) const {
   const Id<T> id = named(name);
   return id && !contains(id) ? id : Id<T>{};
 }
 
 template <class T>
-std::string Table<T>::fresh_name(std::string base) const {
+Name Table<T>::fresh_name(const Name& base) const {
   if (!name_taken(base)) return base;
   std::uint64_t& taken = numbered_[base];
   for (;; ++taken) {
-    std::string name = base + "_" + std::to_string(taken + 1);
+    const Name name = base + "_" + std::to_string(taken + 1);
     if (!name_taken(name)) return name;
   }
 }
@@ -169,49 +168,28 @@ typename Table<T>::Ptr Table<T>::exchange(Id<T> id, Ptr value) {
 }
 
 template <class T>
-std::string_view Table<T>::name_of(const Slot& slot) const {
-  if (slot.name == kNoName) return {};
-  const char* text = text_.data() + slot.name;
-  std::size_t size = 0;
-  std::memcpy(&size, text, sizeof(size));
-  return {text + sizeof(size), size};
-}
-
-template <class T>
-std::uint64_t Table<T>::add_text(std::string_view name) {
-  const std::uint64_t at = text_.size(), size = name.size();
-  if (text_.capacity() - at < sizeof(size) + size)
-    text_.reserve(std::max(2 * text_.capacity(), at + sizeof(size) + size));
-  const char* length = reinterpret_cast<const char*>(&size);
-  text_.insert(text_.end(), length, length + sizeof(size));
-  text_.insert(text_.end(), name.begin(), name.end());
-  return at;
-}
-
-template <class T>
-void Table<T>::reserve_name(const std::string& name, Id<T> id) {
+void Table<T>::reserve_name(const Name& name, Id<T> id) {
   if (const Id<T> owner = named(name); owner == id)
     return;
   else if (owner)
     throw Error(std::string(kKind<T>) + " name '" + name + "' is taken");
   Slot& slot = slots_[id.value];
-  if (slot.name != kNoName && name_of(slot) != name)
-    throw Error(std::string(kKind<T>) + " '" + std::string(name_of(slot)) +
-                "' gets another name, '" + name + "'");
-  names_.reserve(names_.size() + 1);
-  if (slot.name == kNoName) slot.name = add_text(name);
-  names_.insert(hash_of(name), id.value);
+  if (!slot.name.empty() && slot.name != name)
+    throw Error(std::string(kKind<T>) + " '" + slot.name + "' gets another name, '" + name + "'");
+  names_.insert(name.hash(), id.value);
+  slot.name = name;
 }
 
 template <class T>
-void Table<T>::release_name(std::string_view name, Id<T> id) {
+void Table<T>::release_name(const Name& name, Id<T> id) {
   if (named(name) != id) return;
-  names_.erase(hash_of(name), id.value);
-  const auto underscore = name.rfind('_');
-  if (underscore == name.npos) return;
+  names_.erase(name.hash(), id.value);
+  const std::string_view text = name;
+  const auto underscore = text.rfind('_');
+  if (underscore == text.npos) return;
   std::uint64_t number = 0;
-  std::from_chars(name.data() + underscore + 1, name.data() + name.size(), number);
-  if (auto known = numbered_.find(name.substr(0, underscore));
+  std::from_chars(text.data() + underscore + 1, text.data() + text.size(), number);
+  if (auto known = numbered_.find(text.substr(0, underscore));
       number > 0 && known != numbered_.end())
     known->second = std::min(known->second, number - 1);
 }

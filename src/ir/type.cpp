@@ -31,8 +31,8 @@ Dim product(const Dim& a, const Dim& b) {
   if (b.known() && b.value == 1) return a;
   auto factor = [](const Dim& dim) {
     if (dim.known()) return std::to_string(dim.value);
-    const bool sum = dim.expr.find_first_of("+-/ ") != std::string::npos;
-    return sum ? "(" + dim.expr + ")" : dim.expr;
+    const bool sum = dim.expr.view().find_first_of("+-/ ") != std::string::npos;
+    return sum ? "(" + dim.expr + ")" : std::string(dim.expr);
   };
   const bool hinted = a.value >= 0 && b.value >= 0;
   // Numbers come first, as sympy prints them.

@@ -69,7 +69,7 @@ std::string why_not_foldable(const Model& model, const Layer& layer, const Batch
     }
   const at::TensorBase& weight = model.state().tensor(layer.weight.state);
   for (const Param& param : norm.tensors()) {
-    const std::string& name = model.state()[param.state].name;
+    const Name& name = model.state()[param.state].name;
     const at::TensorBase& tensor = model.state().tensor(param.state);
     if (tensor.scalar_type() != weight.scalar_type())
       return fmt::format("the layer is {} but the batch norm's '{}' is {}",
@@ -202,11 +202,11 @@ Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node
   new_bias.set_requires_grad(weight.requires_grad());
   // Beside "conv.weight" it is "conv.bias"; beside "kernel", a tensor without a module,
   // "kernel_bias".
-  const std::string& weight_name = editor.state()[layer.weight.state].name;
+  const Name& weight_name = editor.state()[layer.weight.state].name;
   const std::string own = weight_name.find('.') == weight_name.npos
                               ? weight_name + "_bias"
                               : owner_path(weight_name) + ".bias";
-  const std::string name = editor.state().find(own) ? editor.state().fresh_name(own) : own;
+  const Name name = editor.state().find(own) ? editor.state().fresh_name(own) : Name(own);
   if (layer.module) set_module_parameter(editor, layer.module, "bias", true);
   layer.bias = add_param(editor, layer.weight, name, new_bias, node);
   return layer;

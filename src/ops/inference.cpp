@@ -44,7 +44,7 @@ bool flattens_to_matrix(const book::Call& call) {
 std::optional<c10::ScalarType> known_dtype(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
   if (node.type) return node.type->dtype;
-  const std::string_view name = bound_state(node);
+  const Name& name = bound_state(node);
   if (name.empty()) return std::nullopt;
   const StateId state = model.state().find(name);
   return state ? std::optional(model.state().tensor(state).scalar_type()) : std::nullopt;

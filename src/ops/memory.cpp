@@ -12,7 +12,7 @@ Writes::Writes(const Model& model) : graph_(model.graph()), parent_(model.graph(
   std::unordered_map<const void*, NodeId> readers;  // of a storage, the first
   for (NodeId id : graph_) {
     const Node& node = graph_[id];
-    if (const auto name = bound_state(node); !name.empty()) {
+    if (const Name& name = bound_state(node); !name.empty()) {
       const StateId state = model.state().find(name);
       if (!state || !model.state().tensor(state).has_storage()) continue;
       const void* storage = model.state().tensor(state).storage().unsafeGetStorageImpl();

@@ -53,7 +53,7 @@ std::string why_not_across_modules(const Model& model, NodeId value, NodeId by) 
 
 std::string site_name(const Node& node) {
   const std::string path = module_path(node);
-  return path.empty() ? node.name : path + "." + node.name;
+  return path.empty() ? std::string(node.name) : path + "." + node.name;
 }
 
 std::string joined_paths(const std::vector<std::string>& paths) {

@@ -12,7 +12,7 @@ namespace refx {
 std::optional<Param> param_of(const Model& model, const Arg* arg) {
   const NodeId* id = arg ? arg->get<NodeId>() : nullptr;
   if (!id) return std::nullopt;
-  const std::string_view name = bound_state(model.graph()[*id]);
+  const Name& name = bound_state(model.graph()[*id]);
   const StateId state = name.empty() ? StateId{} : model.state().find(name);
   if (!state) return std::nullopt;
   return Param{state, *id};
@@ -42,7 +42,7 @@ std::string_view called_owner(const Model& model, std::string_view state) {
 }
 
 bool is_read_by_others(const Model& model, const Param& param) {
-  const std::string& name = model.state()[param.state].name;
+  const Name& name = model.state()[param.state].name;
   if (!param.node) return model.graph().num_readers(name) > 0;
   return !model.graph().is_only_reader(param.node) || model.graph().num_uses(param.node) > 1 ||
          !called_owner(model, name).empty();
@@ -96,8 +96,8 @@ const char* placeholder_prefix(StateKind kind) {
 
 }  // namespace
 
-Param add_param(Editor& editor, const Param& like, const std::string& name,
-                const at::Tensor& tensor, NodeId user) {
+Param add_param(Editor& editor, const Param& like, const Name& name, const at::Tensor& tensor,
+                NodeId user) {
   StateEntry entry = editor.state()[like.state];
   entry.name = name;
   entry.tensor = tensor;
@@ -107,14 +107,15 @@ Param add_param(Editor& editor, const Param& like, const std::string& name,
   if (!like.node) return param;
   const Node& model_node = editor.graph()[like.node];
   Node node{.op = model_node.op, .target = name, .type = type_of(tensor), .meta = model_node.meta};
-  node.name = name;
-  for (char& c : node.name)
+  std::string identifier = name;
+  for (char& c : identifier)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   if (node.op == Opcode::placeholder) {
-    node.name = node.target = editor.graph().fresh_name(prefix + node.name);
+    node.name = node.target = editor.graph().fresh_name(prefix + identifier);
     node.state = name;
     param.node = editor.insert_after(like.node, std::move(node));
   } else {
+    node.name = identifier;
     param.node = editor.insert_before(user, std::move(node));
   }
   return param;

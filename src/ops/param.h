@@ -37,8 +37,8 @@ std::string why_not_dense(const Model& model, const Param& param);
 std::string why_no_numbers(const Model& model, const Param& param);
 
 // A new tensor beside `like`, spelled the same way; `user` is the node that will read it.
-Param add_param(Editor& editor, const Param& like, const std::string& name,
-                const at::Tensor& tensor, NodeId user);
+Param add_param(Editor& editor, const Param& like, const Name& name, const at::Tensor& tensor,
+                NodeId user);
 void set_param(Editor& editor, const Param& param, const at::Tensor& tensor);
 // The tensor for `user` alone: in the place of its own, or beside one that others read too.
 Param give_param(Editor& editor, const Param& param, const at::Tensor& tensor, NodeId user);

@@ -47,7 +47,7 @@ void check_signature(const Node* before, const Node* after) {
     return node && (is_input(*node) || node->op == Opcode::output);
   };
   if (!kept(before) && !kept(after)) return;
-  const std::string& name = (before ? before : after)->name;
+  const Name& name = (before ? before : after)->name;
   if (!before || !after || before->op != after->op || is_input(*before) != is_input(*after))
     throw Error(fmt::format("'{}' is an input or the output of the program, or becomes one", name));
   if (after->op == Opcode::output && (after->args.size() != 1 || !after->kwargs.empty() ||

@@ -517,7 +517,7 @@ class ProgramReader {
     editor_.set_kept_modules(std::move(kept_modules));
     // Values that a module's call signature names must stay.
     if (!kept.items.empty()) output.kwargs = {{"kept", std::move(kept)}};
-    while (editor_.graph().name_taken(output.name)) output.name += "_";
+    while (editor_.graph().name_taken(output.name)) output.name = output.name + "_";
     add(std::move(output), {});
   }
 

@@ -296,7 +296,7 @@ class HistoryWriter {
     if (node.marks.empty()) return;
     fields.key("marks");
     JsonList marks(out, '[', ']');
-    for (const std::string& mark : node.marks) append_json(marks.next(), mark);
+    for (const Name& mark : node.marks) append_json(marks.next(), mark);
   }
 
   void append_type(std::string& out, const TensorType& type) {

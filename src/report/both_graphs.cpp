@@ -16,7 +16,7 @@ std::string module_of(const Node& node) {
   if (const std::string_view state = bound_state(node); !state.empty())
     return state.find('.') == state.npos ? "" : owner_path(state);
   std::string place = site_name(node);  // the path, a dot, the name
-  place.resize(place.size() - node.name.size());
+  place.erase(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();
   if (place.empty() && node.op == Opcode::call_module && node.target.find('.') != std::string::npos)
     return owner_path(node.target);
@@ -64,7 +64,7 @@ void BothGraphs::collect_rewritten(const Model& original, const Model& current) 
         const StateEntry* after = current.state().find(state->id);
         if (!before && !after) continue;  // made by one step and dropped by another
         if (before && after && before->tensor.is_same(after->tensor)) continue;
-        const std::string& name = (after ? after : before)->name;
+        const Name& name = (after ? after : before)->name;
         if (before && after) rewritten_state_.insert(name);
         rewritten_modules_.insert(owner_path(name));
       } else if (const auto* module = std::get_if<Change<Module>>(&edit)) {

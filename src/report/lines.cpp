@@ -150,8 +150,8 @@ void NodeNames::add(NodeId id, const Node& node) {
   names_[id.value] = &node.name;
 }
 
-const std::string& NodeNames::operator[](NodeId id) const {
-  static const std::string unknown = "?";
+const Name& NodeNames::operator[](NodeId id) const {
+  static const Name unknown = "?";
   const bool known = id.value < names_.size() && names_[id.value];
   return known ? *names_[id.value] : unknown;
 }

@@ -12,12 +12,12 @@ namespace refx {
 class NodeNames {
  public:
   NodeNames(const Model& original, const Model& current);
-  const std::string& operator[](NodeId id) const;
+  const Name& operator[](NodeId id) const;
 
  private:
   void add(const Graph& graph);
   void add(NodeId id, const Node& node);
-  std::vector<const std::string*> names_;
+  std::vector<const Name*> names_;
 };
 
 // What people read about one thing, shorter than print() has it:

@@ -101,7 +101,7 @@ std::string why_not_these_weights(const Definition& rule, const Model& model, co
   for (const Param& weight : weights) {
     if (std::string why = why_shared(model, weight); !why.empty()) return why;
     if (std::string why = why_no_numbers(model, weight); !why.empty()) return why;
-    const std::string& name = model.state()[weight.state].name;
+    const Name& name = model.state()[weight.state].name;
     if (const std::string_view owner = weight.node ? std::string_view() : called_owner(model, name);
         !owner.empty() && model.graph().num_callers(owner) > 1)
       return fmt::format("module '{}' is used in more than one place", owner);

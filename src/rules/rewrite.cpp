@@ -278,7 +278,7 @@ class Rewriter {
     const Arg arg(id);
     const auto param = param_of(editor_.model(), &arg);
     if (!param) return editor_.erase_node(id);
-    const std::string& name = editor_.state()[param->state].name;
+    const Name& name = editor_.state()[param->state].name;
     const bool others = editor_.graph().num_readers(name) > 1 ||
                         is_mutated(editor_.model(), name) ||
                         !called_owner(editor_.model(), name).empty();

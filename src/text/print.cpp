@@ -65,7 +65,7 @@ class Printer {
   bool brief_;
   std::string out_;
   bool bare_nodes_ = false;  // in a return: "linear" instead of "%linear", as torch.fx has it
-  std::unordered_map<const void*, const std::string*> owners_;  // storage -> its first entry
+  std::unordered_map<const void*, const Name*> owners_;  // storage -> its first entry
 };
 
 // ---- the model ---------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ void Printer::notes(const Node& node) {
 }
 
 void Printer::node_name(NodeId id) {
-  const std::string& name = (*graph_)[id].name;
+  const Name& name = (*graph_)[id].name;
   const bool identifier = is_plain_name(name) && name.find('.') == std::string::npos &&
                           !(name[0] >= '0' && name[0] <= '9') && !is_reserved(name);
   if (!bare_nodes_ || !identifier) out_ += '%';

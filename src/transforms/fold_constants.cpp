@@ -398,7 +398,7 @@ void FoldConstants::apply(Editor& editor, const Site& site) const {
   const std::vector<NodeId> unneeded = unneeded_without(editor.graph(), root);
   const at::Tensor tensor = compute(editor.model(), root);
   const NodeId where = after_lifted(editor.graph(), root);
-  std::string name = where ? site_name(old) : old.name;
+  std::string name = where ? site_name(old) : std::string(old.name);
   name.insert(name.size() - old.name.size(), "folded_");
   name = editor.state().fresh_name(name);
   editor.add_state({name, StateKind::constant, true, tensor});

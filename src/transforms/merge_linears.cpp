@@ -113,11 +113,13 @@ void judge_group(const Model& model, const std::vector<LinearOp>& linears, LazyW
       continue;
     }
     Site site = site_of(model, members);
-    if (writes.between(members[0].input, members.front().node, members.back().node))
-      findings.refusals.push_back(
-          {std::move(site), "their input may be written in place between them"});
-    else
+    if (!writes.between(members[0].input, members.front().node, members.back().node)) {
       findings.sites.push_back(std::move(site));
+      continue;
+    }
+    Refusal& refusal = findings.refusals.emplace_back();
+    refusal.site = std::move(site);
+    refusal.reason = "their input may be written in place between them";
   }
 }
 
@@ -184,10 +186,12 @@ Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::i
     return node;
   }
   if (aten) {
-    node.target = "aten.slice.Tensor";
+    static const Name kSlice = "aten.slice.Tensor";
+    node.target = kSlice;
     node.args = {merged, -1, start, start + width};
   } else {
-    node.target = "operator.getitem";
+    static const Name kItem = "operator.getitem";
+    node.target = kItem;
     node.args = {merged, Tuple{{Ellipsis{}, Slice{{start, start + width, None{}}}}}};
   }
   if (const TypePtr& whole = editor.graph()[merged].type; whole && old.type) {

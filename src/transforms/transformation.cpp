@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxRounds = 64;
 constexpr std::size_t kMaxGrowth = 2, kSmallGraph = 64;
 
-Editor::Label label(const Transformation& transformation, std::string site) {
+Editor::Label label(const Transformation& transformation, Name site) {
   return {transformation.name(), transformation.signature(), std::move(site),
           transformation.parameters()};
 }
@@ -33,12 +33,12 @@ void let_go_replaced(const Step& step) {
       let_go_content(change->before->tensor);
 }
 
-StepId apply_site(Model& model, const Transformation& transformation, const Site& site,
-                  std::vector<Refusal>& refused) try {
+StepId apply_site(Model& model, const Transformation& transformation, Editor::Label what,
+                  const Site& site, std::vector<Refusal>& refused) try {
   Editor editor(model);
   transformation.apply(editor, site);
   if (!editor.changed()) return {};
-  Editor::Label what = label(transformation, site.name);
+  what.site = site.name;
   for (NodeId node : site.nodes)
     if (model.graph().contains(node)) editor.mark(node, what.signature);
   const StepId id = editor.commit(std::move(what));
@@ -80,6 +80,7 @@ std::vector<Refusal> all_of(const Graph& graph, std::vector<Refusal> before,
 std::vector<Refusal> apply_sites(Model& model, const Transformation& transformation,
                                  const AcceptSite& accept, const OnStep& on_step) {
   const std::size_t large = kMaxGrowth * model.graph().size() + kSmallGraph;
+  const Editor::Label what = label(transformation, {});
   IdSet<Node> made;
   for (int round = 0;; ++round) {
     Findings findings = transformation.find_to_apply(model);
@@ -93,7 +94,7 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
         continue;
       }
       if (model.graph().size() > large && lies_in(site, made)) continue;
-      const StepId id = apply_site(model, transformation, site, refused);
+      const StepId id = apply_site(model, transformation, what, site, refused);
       if (!id) continue;
       any = true;
       for (NodeId node : site.nodes) written.insert(node);
@@ -132,8 +133,9 @@ Outcome Transformation::operator()(Model& model, Reverse direction) const {
                     "reversed one by one",
                     name()));
   std::vector<StepId> steps;
+  const Name own = signature();
   for (const Step& step : model.history())
-    if (step.signature == signature()) steps.push_back(step.id);
+    if (step.signature == own) steps.push_back(step.id);
   Outcome outcome;
   outcome.reversal = reverse(model, steps);
   return outcome;
@@ -165,7 +167,7 @@ void Transformation::mark_as_restored(Model& model, NodeId node) const {
 
 bool Transformation::transformed(const Model& model, NodeId node) const {
   const auto& marks = model.graph()[node].marks;
-  return std::find(marks.begin(), marks.end(), signature()) != marks.end();
+  return std::find(marks.begin(), marks.end(), Name(signature())) != marks.end();
 }
 
 std::vector<NodeId> Transformation::get_transformed_nodes(const Model& model) const {

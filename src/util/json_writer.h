@@ -24,7 +24,6 @@ class Json {
 
   Json& value(std::string_view text) { return raw(json_string(text)); }
   Json& value(const char* text) { return value(std::string_view(text)); }
-  Json& value(const std::string& text) { return value(std::string_view(text)); }
   Json& value(bool v) { return raw(v ? "true" : "false"); }
   Json& value(double v);  // null for what JSON has no number for
   Json& value(std::int64_t v) { return raw(std::to_string(v)); }
