@@ -4,8 +4,11 @@
 //           a bias that is frozen while the weight is not, or the other way round
 // Numerics: the bias becomes one more product of the sum
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/InferenceMode.h>
+
+#include <cstring>
 
 #include "ops/layer.h"
 #include "ops/new_weight.h"
@@ -23,15 +26,40 @@ std::string why_not(const Model& model, const LinearOp& linear) {
   return "";
 }
 
+// Whether its values are few and lie in memory, one after the other.
+bool is_plain(const at::Tensor& tensor) {
+  constexpr std::int64_t kFew = 1 << 14;
+  return tensor.numel() <= kFew && tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg() &&
+         !tensor.key_set().has(c10::DispatchKey::Python) && tensor.const_data_ptr();
+}
+
+// [weight column]. With few values, torch would take longer to see what it has to do.
+at::Tensor with_column(const at::Tensor& weight, const at::Tensor& column) {
+  if (!is_plain(weight) || !is_plain(column)) return joined({weight, column.unsqueeze(1)}, 1);
+  const std::int64_t rows = weight.size(0), width = weight.size(1);
+  at::Tensor result = at::detail::empty_cpu({rows, width + 1}, weight.options());
+  const std::size_t size = weight.element_size(), row = width * size;
+  const auto* from = static_cast<const char*>(weight.const_data_ptr());
+  const auto* last = static_cast<const char*>(column.const_data_ptr());
+  auto* to = static_cast<char*>(result.mutable_data_ptr());
+  for (std::int64_t i = 0; i < rows; ++i, from += row, last += size) {
+    std::memcpy(to, from, row);
+    std::memcpy(to + row, last, size);
+    to += row + size;
+  }
+  return result;
+}
+
 Node padding(const Editor& editor, const LinearOp& linear, std::int64_t width) {
   const Node& input = editor.graph()[linear.input];
   Node pad{.op = Opcode::call_function, .meta = editor.graph()[linear.node].meta};
   pad.type = with_last_dim(input.type, width + 1);
+  static const Name kAten = "aten.constant_pad_nd.default", kFunctional = "torch.nn.functional.pad";
   if (linear.spelling == Spelling::aten) {
-    pad.target = "aten.constant_pad_nd.default";
+    pad.target = kAten;
     pad.args = {linear.input, List{{0, 1}}, 1.0};
   } else {
-    pad.target = "torch.nn.functional.pad";
+    pad.target = kFunctional;
     // As torch.fx writes it, so that a graph that is traced again stays the same.
     pad.args = {linear.input, Tuple{{0, 1}}};
     pad.kwargs = {{"mode", "constant"}, {"value", 1.0}};
@@ -63,7 +91,7 @@ void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
   const at::Tensor weight = tensor_of(editor.model(), linear.weight);
   const at::Tensor bias = tensor_of(editor.model(), *linear.bias);
   const std::int64_t width = weight.size(1);
-  at::Tensor fused = joined({weight, bias.unsqueeze(1)}, 1);
+  at::Tensor fused = with_column(weight, bias);
   fused.set_requires_grad(weight.requires_grad());
 
   const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));

@@ -1,3 +1,4 @@
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/quantize_per_tensor.h>
 #include <ATen/ops/rand.h>
@@ -98,6 +99,21 @@ TEST(FuseBiasInLinear, PutsTheBiasInTheLastColumn) {
 }
 
 // ---- what may be fused -------------------------------------------------------------------------
+
+TEST(FuseBiasInLinear, PutsFewAndManyValuesSideBySide) {
+  for (const std::int64_t width : {1, 3, 300}) {
+    Builder b;
+    const NodeId x = b.input("x");
+    const at::Tensor weight = at::rand({width, width}), bias = at::rand({width});
+    const NodeId y = b.call("aten.linear.default",
+                            {x, b.parameter("fc.weight", weight), b.parameter("fc.bias", bias)});
+    Model model = b.build(y);
+    FuseBiasInLinear()(model);
+    const at::Tensor fused(model.state().tensor(model.state().find("fc.weight")));
+    EXPECT_TRUE(at::equal(fused, at::cat({weight, bias.unsqueeze(1)}, 1)));
+    EXPECT_TRUE(fused.is_contiguous());
+  }
+}
 
 TEST(FuseBiasInLinear, IgnoresALinearWithoutABias) {
   expect_no_match(
