@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "book/target.h"
@@ -26,6 +27,17 @@ std::string base_name(const Node& node) {
   for (char c : called) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "_" + name;
   return name;
+}
+
+// Many nodes call few functions: they share the text, which then is mostly at hand.
+void share_target(Node& node) {
+  constexpr std::size_t kMost = 1024;
+  thread_local std::unordered_set<Name> known;
+  if (node.op != Opcode::call_function) return;
+  if (const auto it = known.find(node.target); it != known.end())
+    node.target = *it;
+  else if (known.size() < kMost)
+    known.insert(node.target);
 }
 
 std::string user_names(const Graph& graph, const std::vector<NodeId>& users) {
@@ -65,6 +77,7 @@ NodeId Editor::insert_before(NodeId where, Node node) {
   if (where) graph()[where];
   node.name = graph().fresh_name(node.name.empty() ? Name(base_name(node)) : node.name);
   require_known(graph(), node);
+  share_target(node);
   return transaction_->insert(where, std::move(node));
 }
 
