@@ -84,19 +84,19 @@ class ModuleWriter {
   void run(const ChangedObjects& changed) {
     IdSet<Module> written;
     for (const auto& [id, path] : changed.modules)
-      if (written.insert(id)) write_module(path);
+      if (written.insert(id)) write_module(id, path);
     std::vector<std::string_view> loose;
     std::string_view last;  // its tensors stand together
     for (const auto& [id, name] : changed.states) {
       const std::string_view path = split(name).first;
       if (!path.empty() && path == last) continue;
-      const ModuleId module = path.empty() ? ModuleId{} : model_.modules().find(path);
-      if (!module) {
+      const ModuleId module = path.empty() ? ModuleId{} : model_.modules().named(path);
+      if (!module || !(model_.modules().contains(module) || removed_.contains(module))) {
         loose.push_back(name);
         continue;
       }
       last = path;
-      if (written.insert(module)) write_module(path);
+      if (written.insert(module)) write_module(module, path);
     }
     for (std::string_view name : loose) write_tensor(name);
     for (const std::string& name : left_behind_) write_tensor(name);
@@ -263,20 +263,20 @@ class ModuleWriter {
 
   // ---- modules ----------------------------------------------------------------------------------
 
-  void write_module(std::string_view path) {
+  void write_module(ModuleId id, std::string_view path) {
     const auto [parent, name] = split(path);
     const Container* above = find_container(parent);
     PyObject* found = above ? find(above->table(kModules), text(name)) : nullptr;
     const py::object current =
         found && found != Py_None ? py::reinterpret_borrow<py::object>(found) : py::object();
-    const ModuleId id = model_.modules().find(path);
     const bool made = is_made(path);  // for what a layer left behind
-    if (!id) {
+    if (!model_.modules().contains(id)) {
       if (!current || made || is_container(path, current)) return;
       keep(path, current);
       note_left_behind(path, Container(current));
       remove(path, kModules);
       forget_container(path);
+      removed_.insert(id);
       return;
     }
     if (current && mirror_.matches_module(tables_, id, current)) return;
@@ -454,6 +454,7 @@ class ModuleWriter {
   std::optional<std::unordered_map<std::string, std::vector<std::string>>> authors_;
   std::optional<Holders> holders_;  // of the model, once asked for
   std::vector<std::string> left_behind_;
+  IdSet<Module> removed_;  // with their tensors
 };
 
 }  // namespace
