@@ -97,10 +97,14 @@ int reverse(const ReverseOptions& options) {
   const std::vector<StepId> steps = selected(model, options);
   if (steps.empty()) note(fmt::format("{} has no steps to reverse", options.model));
 
-  std::map<StepId, Report::Row> labels;
-  for (const Step& step : model.history())
-    labels.emplace(step.id, Report::Row{step.id, step.transformation, step.site, nullptr});
   const ReversalPlan plan = plan_reversal(model, steps);
+  std::map<StepId, Report::Row> labels;  // of all that may go
+  auto note_label = [&](StepId id) {
+    const Step& step = model.history()[id];
+    labels.emplace(id, Report::Row{id, step.transformation, step.site, nullptr});
+  };
+  for (StepId id : plan.asked) note_label(id);
+  for (const auto& [id, causes] : plan.dependents) note_label(id);
   if (!options.base.empty()) attach(model, plan, options.base);
   const Reversal reversal = refx::reverse(model, plan,
                                           {.dependents = options.refuse    ? Dependents::refuse

@@ -34,6 +34,7 @@ bool same_bits(const at::TensorBase& whole, const Piece& piece, const at::Tensor
 Slices find_slices(const Model& model) {
   Slices slices;
   for (const Step& step : model.history()) {
+    if (step.pieces.empty()) continue;
     std::unordered_map<StateId, const Change<StateEntry>*> changes;
     for (const Edit& edit : step.edits)
       if (const auto* change = std::get_if<Change<StateEntry>>(&edit))

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/content.h"
 #include "refx/error.h"
 #include "util/fingerprint.h"
@@ -55,20 +57,50 @@ std::string_view Pt2Source::sample_inputs() const {
 
 bool is_untouched(const StateEntry& entry) { return version_of(entry.tensor) == 0; }
 
-bool is_original(const Model& model, const Pt2Source& source) {
-  if (!model.history().empty() || model.mutations() != source.mutations) return false;
-  auto same = [](const auto& table, const auto& texts, auto pointer) {
-    if (table.size() != texts.size()) return false;
-    for (auto id : table)
-      if (id.value >= texts.size() || table.pointer(id) != texts[id.value].*pointer) return false;
-    return true;
-  };
-  if (!same(model.graph(), source.nodes, &Pt2Source::NodeText::node) ||
-      !same(model.state(), source.state, &Pt2Source::StateText::entry))
-    return false;
-  for (StateId id : model.state())
-    if (!is_untouched(model.state()[id])) return false;
+namespace {
+
+template <class T>
+std::vector<const T*> values_of(const Table<T>& table) {
+  std::vector<const T*> values(table.id_limit());
+  for (std::uint32_t i = 0; i < values.size(); ++i) values[i] = table.find(Id<T>(i));
+  return values;
+}
+
+template <class T, class Text>
+bool are_those(const std::vector<const T*>& values, const std::vector<Text>& texts,
+               std::shared_ptr<const T> Text::*value) {
+  for (std::size_t i = 0; i < std::max(values.size(), texts.size()); ++i)
+    if ((i < values.size() ? values[i] : nullptr) !=
+        (i < texts.size() ? (texts[i].*value).get() : nullptr))
+      return false;
   return true;
+}
+
+}  // namespace
+
+Origin::Origin(const Model& model)
+    : nodes(values_of(model.graph())), state(values_of(model.state())) {
+  // Of the steps that wrote an object the first says what it was.
+  const std::vector<StepId> steps = model.history().ids();
+  for (auto id = steps.rbegin(); id != steps.rend(); ++id)
+    for (const Edit& edit : model.history()[*id].edits) {
+      if (const auto* node = std::get_if<Change<Node>>(&edit))
+        nodes.at(node->id.value) = node->before.get();
+      else if (const auto* entry = std::get_if<Change<StateEntry>>(&edit))
+        state.at(entry->id.value) = entry->before.get();
+    }
+}
+
+bool was_original(const Model& model, const Origin& origin, const Pt2Source& source) {
+  return model.mutations() == source.mutations &&
+         are_those(origin.nodes, source.nodes, &Pt2Source::NodeText::node) &&
+         are_those(origin.state, source.state, &Pt2Source::StateText::entry) &&
+         std::all_of(origin.state.begin(), origin.state.end(),
+                     [](const StateEntry* entry) { return !entry || is_untouched(*entry); });
+}
+
+bool is_original(const Model& model, const Pt2Source& source) {
+  return model.history().empty() && was_original(model, Origin(model), source);
 }
 
 }  // namespace refx

@@ -95,8 +95,18 @@ class Pt2Source final : public Source {
   std::vector<std::string> allowed;  // operators and namespaces
 };
 
-// Whether the model is what the source's original holds, bit for bit.
+// The objects that a model had before its first step, by their ids: null where there was none. They
+// are the model's; original_of() makes a model of them.
+struct Origin {
+  explicit Origin(const Model& model);
+
+  std::vector<const Node*> nodes;
+  std::vector<const StateEntry*> state;
+};
+
+// Whether the model is what the source's original holds, bit for bit; and whether it was.
 bool is_original(const Model& model, const Pt2Source& source);
+bool was_original(const Model& model, const Origin& origin, const Pt2Source& source);
 // Whether the entry's values are still those of the file.
 bool is_untouched(const StateEntry& entry);
 

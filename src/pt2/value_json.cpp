@@ -15,8 +15,6 @@ namespace refx {
 
 namespace {
 
-using NameOf = std::function<std::string(NodeId)>;
-
 std::string repr(double value) {
   std::string out;
   append_double(out, value);

@@ -9,10 +9,9 @@
 namespace refx {
 
 // Arguments in a saved history: exact, whatever they are; nodes by name.
-void append_value(std::string& out, const Arg& arg,
-                  const std::function<std::string(NodeId)>& name_of);
-void append_values(std::string& out, const Kwargs& kwargs,
-                   const std::function<std::string(NodeId)>& name_of);
+using NameOf = std::function<std::string_view(NodeId)>;
+void append_value(std::string& out, const Arg& arg, const NameOf& name_of);
+void append_values(std::string& out, const Kwargs& kwargs, const NameOf& name_of);
 
 using FindNode = std::function<NodeId(std::string_view)>;
 Arg read_value(const dom::element& element, const FindNode& find, int depth = 0);

@@ -22,7 +22,7 @@ class HistoryWriter {
       : image_(image),
         model_(model),
         source_(source),
-        origin_(original_of(model)),
+        origin_(model),
         slices_(find_slices(model)) {}
 
   void write() {
@@ -42,6 +42,7 @@ class HistoryWriter {
     list(root.key("storages"), storages_);
     list(root.key("tensors"), tensors_);
     root.key("places") += places;
+    out.reserve(out.size() + steps.size() + 16);
     root.key("steps") += steps;
     root.close();
     image_.add(std::string(kHistory), std::move(out));
@@ -103,8 +104,8 @@ class HistoryWriter {
 
   std::string original_records() {
     std::vector<std::string> records;
-    if (is_original(origin_, source_)) {
-      map_original_storages([&](StateId id) { return source_.state[id.value].record; });
+    if (was_original(model_, origin_, source_)) {
+      map_original_storages([&](std::size_t id) { return source_.state[id].record; });
       for (const auto& original : source_.records)
         records.push_back(original_record(original.record.name, original.blob, &original));
       const auto skeleton = source_.original_skeleton();
@@ -114,9 +115,9 @@ class HistoryWriter {
             source_.whole ? source_.fingerprint_of_original() : source_.noted_fingerprint;
       }
     } else {
-      auto image = std::make_unique<Image>(origin_, source_);
+      auto image = std::make_unique<Image>(original_of(model_), source_);
       map_original_storages(
-          [&](StateId id) { return image->record_of(origin_.state().tensor(id)); });
+          [&](std::size_t id) { return image->record_of(origin_.state[id]->tensor); });
       for (const Image::Item& item : image->items())
         records.push_back(original_record(item.name, item.blob, nullptr));
       image_.adopt(std::move(image));  // records of it are now ours
@@ -128,9 +129,9 @@ class HistoryWriter {
 
   template <class F>
   void map_original_storages(F&& record_of) {
-    for (StateId id : origin_.state()) {
-      const at::TensorBase& tensor = origin_.state().tensor(id);
-      if (tensor.is_meta()) continue;
+    for (std::size_t id = 0; id < origin_.state.size(); ++id) {
+      if (!origin_.state[id] || origin_.state[id]->tensor.is_meta()) continue;
+      const at::TensorBase& tensor = origin_.state[id]->tensor;
       const auto& [key, name] =
           *original_storage_.try_emplace(key_of_storage(tensor), record_of(id)).first;
       if (const Detached* detached = detached_in(tensor)) detached_[name] = detached;
@@ -177,32 +178,35 @@ class HistoryWriter {
 
   // Every node and entry that the steps write keeps its name, alive or not.
   void collect_names() {
-    for (NodeId id : origin_.graph()) node_names_[id] = origin_.graph()[id].name;
-    for (StateId id : origin_.state()) state_names_[id] = origin_.state()[id].name;
+    for (const Node* node : origin_.nodes) {
+      node_names_.push_back(node ? &node->name : nullptr);
+      if (node && node->meta) metas_.try_emplace(node->meta.get(), node->name);
+    }
+    for (const StateEntry* entry : origin_.state)
+      state_names_.push_back(entry ? &entry->name : nullptr);
     for (const Step& step : model_.history())
       for (const Edit& edit : step.edits) {
         if (const auto* node = std::get_if<Change<Node>>(&edit)) {
-          if (node->after) node_names_[node->id] = node->after->name;
+          if (node->after) node_names_[node->id.value] = &node->after->name;
         } else if (const auto* state = std::get_if<Change<StateEntry>>(&edit)) {
-          if (state->after) state_names_[state->id] = state->after->name;
+          if (state->after) state_names_[state->id.value] = &state->after->name;
         } else {
           throw Error("a .pt2 file cannot hold changes of modules");
         }
       }
-    for (NodeId id : origin_.graph())
-      if (const Node& node = origin_.graph()[id]; node.meta)
-        metas_.try_emplace(node.meta.get(), node.name);
   }
 
-  std::string node_name(NodeId id) const {
-    auto it = node_names_.find(id);
-    REFX_CHECK(it != node_names_.end(), "a step refers to a node of another step");
-    return it->second;
+  static const std::string& named(const std::vector<const std::string*>& names, std::uint32_t id) {
+    REFX_CHECK(names.at(id), "a step refers to an object of another step");
+    return *names[id];
   }
+  const std::string& node_name(NodeId id) const { return named(node_names_, id.value); }
+  const std::string& state_name(StateId id) const { return named(state_names_, id.value); }
 
   std::string steps() {
     collect_names();
     std::string out;
+    if (const Record* old = source_.archive->find(kHistory)) out.reserve(old->size);
     JsonList list(out, '[', ']');
     for (const Step& step : model_.history()) this->step(list.next(), step);
     list.close();
@@ -210,7 +214,7 @@ class HistoryWriter {
   }
 
   void step(std::string& out, const Step& step) {
-    const auto name_of = [this](NodeId id) { return node_name(id); };
+    const NameOf name_of = [this](NodeId id) -> std::string_view { return node_name(id); };
     JsonList fields(out, '{', '}');
     fields.key("id") += std::to_string(step.id.value);
     append_json(fields.key("transformation"), step.transformation);
@@ -233,7 +237,7 @@ class HistoryWriter {
           change->after ? node(out, *change->after) : void(out += "null");
         } else {
           const auto& entry = std::get<Change<StateEntry>>(edit);
-          append_json(object.key("state"), state_names_.at(entry.id));
+          append_json(object.key("state"), state_name(entry.id));
           object.key("value");
           entry.after ? state(out, *entry.after) : void(out += "null");
         }
@@ -244,8 +248,8 @@ class HistoryWriter {
       JsonList pieces(out, '[', ']');
       for (const Piece& piece : step.pieces) {
         JsonList object(pieces.next(), '{', '}');
-        append_json(object.key("whole"), state_names_.at(piece.whole));
-        if (piece.part) append_json(object.key("part"), state_names_.at(piece.part));
+        append_json(object.key("whole"), state_name(piece.whole));
+        if (piece.part) append_json(object.key("part"), state_name(piece.part));
         object.key("dim") += std::to_string(piece.dim);
         object.key("start") += std::to_string(piece.start);
         object.key("length") += std::to_string(piece.length);
@@ -256,7 +260,7 @@ class HistoryWriter {
     JsonList made(out, '[', ']');
     for (const TensorStamp& item : step.stamps) {
       JsonList object(made.next(), '{', '}');
-      append_json(object.key("state"), state_names_.at(item.state));
+      append_json(object.key("state"), state_name(item.state));
       append_json(object.key("hash"), hash_of(step, item));
     }
   }
@@ -275,7 +279,7 @@ class HistoryWriter {
   }
 
   void node(std::string& out, const Node& node) {
-    const auto name_of = [this](NodeId id) { return node_name(id); };
+    const NameOf name_of = [this](NodeId id) -> std::string_view { return node_name(id); };
     JsonList fields(out, '{', '}');
     append_json(fields.key("op"), to_string(node.op));
     append_json(fields.key("name"), node.name);
@@ -335,34 +339,35 @@ class HistoryWriter {
   std::string places() {
     std::string out;
     JsonList fields(out, '{', '}');
-    places(fields.key("nodes"), model_.graph(), origin_.graph(), node_names_);
-    places(fields.key("state"), model_.state(), origin_.state(), state_names_);
+    places(fields.key("nodes"), model_.graph(), origin_.nodes, node_names_);
+    places(fields.key("state"), model_.state(), origin_.state, state_names_);
     fields.close();
     return out;
   }
 
   // From the last to the first: [what, before what]. So what it stands before is there already.
-  template <class Table, class Names>
-  void places(std::string& out, const Table& table, const Table& origin, const Names& names) {
+  template <class T>
+  void places(std::string& out, const Table<T>& table, const std::vector<const T*>& origin,
+              const std::vector<const std::string*>& names) {
     JsonList list(out, '[', ']');
-    std::string before;
+    const std::string* before = nullptr;
     const auto ids = table.slots();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
-      auto name = names.find(*it);
-      if (name == names.end()) continue;  // of a step that was reversed
-      if (!origin.contains(*it)) {
+      const std::string* name = names[it->value];
+      if (!name) continue;  // of a step that was reversed
+      if (!origin[it->value]) {
         JsonList pair(list.next(), '[', ']');
-        append_json(pair.next(), name->second);
-        before.empty() ? void(pair.next() += "null") : append_json(pair.next(), before);
+        append_json(pair.next(), *name);
+        before ? append_json(pair.next(), *before) : void(pair.next() += "null");
       }
-      before = name->second;
+      before = name;
     }
   }
 
   Image& image_;
   const Model& model_;
   const Pt2Source& source_;
-  Model origin_;
+  Origin origin_;
   Slices slices_;
   std::unordered_map<const void*, std::string> original_storage_;
   std::unordered_map<std::string, const void*> storage_of_record_;
@@ -371,9 +376,8 @@ class HistoryWriter {
   std::vector<std::string> storages_, tensors_;
   std::size_t kept_ = 0;
   std::string fingerprint_;  // of the original's file, if it is kept
-  std::unordered_map<NodeId, std::string> node_names_;
-  std::unordered_map<StateId, std::string> state_names_;
-  std::unordered_map<const Meta*, std::string> metas_;
+  std::vector<const std::string*> node_names_, state_names_;  // by id
+  std::unordered_map<const Meta*, std::string_view> metas_;   // whose it is in the original
 };
 
 }  // namespace

@@ -12,7 +12,9 @@ namespace {
 
 Arg there_and_back(const Arg& arg) {
   std::string text;
-  append_value(text, arg, [](NodeId id) { return "n" + std::to_string(id.value); });
+  std::string name;
+  append_value(text, arg,
+               [&](NodeId id) { return std::string_view(name = "n" + std::to_string(id.value)); });
   simdjson::dom::parser parser;
   return read_value(parser.parse(text), [](std::string_view name) {
     return NodeId(static_cast<std::uint32_t>(std::stoul(std::string(name.substr(1)))));
