@@ -23,10 +23,9 @@ std::string Trail::text() const {
 JsonDocument::JsonDocument(std::string file, std::string_view record, std::string_view text)
     : file_(std::move(file)), record_(record), text_(text) {}
 
-void JsonDocument::check() const {
+void JsonDocument::check(ondemand::document& document) const {
   try {
-    simdjson::dom::parser parser;
-    parse_strict(parser, text_);
+    check_strict(document, text_);
   } catch (const Error& error) {
     fail(error.what());
   }

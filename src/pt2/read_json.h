@@ -52,7 +52,7 @@ std::string_view slice(T& container) {
 }
 
 // Reads a document with `read(root)`, after the whole of it was found to be strict JSON (see
-// parse_strict); every failure becomes an Error that names the file, the record and the place. At
+// check_strict); every failure becomes an Error that names the file, the record and the place. At
 // least 64 bytes after the text can be read.
 class JsonDocument {
  public:
@@ -60,10 +60,10 @@ class JsonDocument {
 
   template <class F>
   void read(F&& f) {
-    check();
     try {
-      auto document = parser_.iterate(simdjson::padded_string_view(
+      ondemand::document document = parser_.iterate(simdjson::padded_string_view(
           text_.data(), text_.size(), text_.size() + simdjson::SIMDJSON_PADDING));
+      check(document);
       ondemand::object root = document.get_object();
       f(root);
     } catch (const simdjson::simdjson_error& error) {
@@ -75,7 +75,7 @@ class JsonDocument {
   Trail trail;
 
  private:
-  void check() const;
+  void check(ondemand::document& document) const;
 
   std::string file_, record_;
   std::string_view text_;

@@ -11,4 +11,8 @@ namespace refx {
 // says so, as for a text that is no JSON. At least 64 bytes after the text can be read.
 simdjson::dom::element parse_strict(simdjson::dom::parser& parser, std::string_view text);
 
+// The same of an object that is then read on demand: walks through all of `text`, of which the
+// document is, and rewinds it. An Error, or a simdjson_error for a text that is no JSON.
+void check_strict(simdjson::ondemand::document& document, std::string_view text);
+
 }  // namespace refx
