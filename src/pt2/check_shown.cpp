@@ -21,7 +21,7 @@ class Checker {
       : source_(source), archive_(*source.archive), model_(model) {}
 
   void check() {
-    if (program_text(model_, source_) != archive_.read(archive_.at(kModelRecord)))
+    if (!is_program_text(archive_.read(archive_.at(kModelRecord)), model_, source_))
       differs(kModelRecord);
     config(kWeightsConfig, kWeights);
     config(kConstantsConfig, kConstants);

@@ -27,7 +27,8 @@ class Writer {
     } else if (auto* tuple = arg.get<Tuple>()) {
       items(tuple->items, type);
     } else if (auto* id = arg.get<NodeId>()) {
-      field(kind_of(*id) == "tensor" ? "as_tensor" : "as_" + kind_of(*id), [&] { reference(*id); });
+      const std::string_view kind = kind_of(*id);
+      field(kind == "tensor" ? "as_tensor" : fmt::format("as_{}", kind), [&] { reference(*id); });
     } else if (auto* dict = arg.get<Dict>()) {
       field("as_string_to_argument", [&] {
         JsonList fields(out_, '{', '}');
@@ -65,9 +66,10 @@ class Writer {
     throw Error(fmt::format("a .pt2 file cannot hold the argument {}", print(arg, graph_)));
   }
 
-  std::string kind_of(NodeId id) const {
+  std::string_view kind_of(NodeId id) const {
+    if (symbolic_.empty()) return "tensor";
     auto it = symbolic_.find(graph_[id].name);
-    return it == symbolic_.end() ? "tensor" : it->second;
+    return it == symbolic_.end() ? std::string_view("tensor") : it->second;
   }
 
   void reference(NodeId id) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "book/schemas.h"
 #include "pt2/json.h"
@@ -15,6 +16,8 @@
 namespace refx {
 
 namespace {
+
+using Take = std::function<void(std::string_view)>;
 
 bool is_getitem(const Node& node) { return node.target == "operator.getitem"; }
 
@@ -30,29 +33,31 @@ class ProgramWriter {
       }
   }
 
-  std::string text() {
+  // Gives the text to take(), part by part.
+  void write(const Take& take) {
+    take_ = &take;
     struct Part {
       std::string_view old;
-      std::string text;
+      void (ProgramWriter::*write)();
     };
-    std::vector<Part> parts = {{source_.parts.inputs, inputs()},
-                               {source_.parts.nodes, nodes()},
-                               {source_.parts.tensor_values, tensor_values()},
-                               {source_.parts.input_specs, input_specs()}};
-    const NodeId output = graph_.output();
-    if (!is_old(output)) {
-      parts.push_back({source_.parts.outputs, outputs(graph_[output])});
-      parts.push_back({source_.parts.output_specs, output_specs(graph_[output])});
+    std::vector<Part> parts = {{source_.parts.inputs, &ProgramWriter::inputs},
+                               {source_.parts.nodes, &ProgramWriter::nodes},
+                               {source_.parts.tensor_values, &ProgramWriter::tensor_values},
+                               {source_.parts.input_specs, &ProgramWriter::input_specs}};
+    if (!is_old(graph_.output())) {
+      parts.push_back({source_.parts.outputs, &ProgramWriter::outputs});
+      parts.push_back({source_.parts.output_specs, &ProgramWriter::output_specs});
     }
     std::sort(parts.begin(), parts.end(),
               [](const Part& a, const Part& b) { return a.old.data() < b.old.data(); });
-    std::string out;
     const char* at = source_.model_text.data();
     for (const Part& part : parts) {
-      out.append(at, part.old.data()).append(part.text);
+      out_.append(at, part.old.data());
+      (this->*part.write)();
       at = part.old.data() + part.old.size();
     }
-    return out.append(at, source_.model_text.data() + source_.model_text.size());
+    out_.append(at, source_.model_text.data() + source_.model_text.size());
+    hand_over(0);
   }
 
  private:
@@ -78,29 +83,32 @@ class ProgramWriter {
     append_arg(out, arg, graph_, source_.symbolic, type);
   }
 
+  // Called between two values, whose text is never held together with that of all others.
+  void hand_over(std::size_t if_longer = 1 << 16) {
+    if (out_.size() <= if_longer) return;
+    (*take_)(out_);
+    out_.clear();
+  }
+
   template <class F>
-  std::string placeholders(F&& text_of) const {
-    std::string out;
-    JsonList list(out, '[', ']');
+  void placeholders(F&& text_of) {
+    JsonList list(out_, '[', ']');
     for (NodeId id : graph_)
-      if (graph_[id].op == Opcode::placeholder) list.next() += text_of(id);
-    return close(list, out);
+      if (graph_[id].op == Opcode::placeholder) {
+        list.next() += text_of(id);
+        hand_over();
+      }
   }
 
-  static std::string close(JsonList& list, std::string& out) {
-    list.close();
-    return std::move(out);
-  }
-
-  std::string inputs() const {
-    return placeholders([&](NodeId id) -> std::string {
+  void inputs() {
+    placeholders([&](NodeId id) -> std::string {
       if (is_old(id)) return std::string(old(id)->text);
       return fmt::format("{{\"as_tensor\": {{\"name\": {}}}}}", json_quoted(graph_[id].name));
     });
   }
 
-  std::string input_specs() const {
-    return placeholders([&](NodeId id) -> std::string {
+  void input_specs() {
+    placeholders([&](NodeId id) -> std::string {
       const Node& node = graph_[id];
       const auto* text = old(id);
       if (text && text->node->state == node.state) return std::string(text->spec);
@@ -122,11 +130,9 @@ class ProgramWriter {
     });
   }
 
-  std::string outputs(const Node& output) const {
-    std::string out;
-    JsonList list(out, '[', ']');
-    for (const Arg& arg : returned(output)) argument(list.next(), arg);
-    return close(list, out);
+  void outputs() {
+    JsonList list(out_, '[', ']');
+    for (const Arg& arg : returned(graph_[graph_.output()])) argument(list.next(), arg);
   }
 
   const Args& returned(const Node& output) const {
@@ -138,9 +144,9 @@ class ProgramWriter {
     return tuple->items;
   }
 
-  std::string output_specs(const Node& output) const {
-    std::string out;
-    JsonList list(out, '[', ']');
+  void output_specs() {
+    const Node& output = graph_[graph_.output()];
+    JsonList list(out_, '[', ']');
     const Args& args = returned(output);
     auto mutation = source_.mutations.begin();  // in the order of outputs
     for (std::size_t i = 0; i < args.size(); ++i) {
@@ -161,12 +167,10 @@ class ProgramWriter {
           fmt::format("{{\"{0}_mutation\": {{\"arg\": {{\"name\": {1}}}, \"{0}_name\": {2}}}}}",
                       kind, json_quoted(graph_[*id].name), json_quoted(mutation->target));
     }
-    return close(list, out);
   }
 
-  std::string nodes() const {
-    std::string out;
-    JsonList list(out, '[', ']');
+  void nodes() {
+    JsonList list(out_, '[', ']');
     for (NodeId id : graph_) {
       const Node& node = graph_[id];
       if (node.op == Opcode::placeholder || node.op == Opcode::output || is_getitem(node)) continue;
@@ -174,17 +178,31 @@ class ProgramWriter {
         list.next() += old(id)->text;
       else
         call(list.next(), id, node);
+      hand_over();
     }
-    return close(list, out);
   }
 
-  void call(std::string& out, NodeId id, const Node& node) const {
+  // What is the same for all calls of one target.
+  struct Called {
+    std::string in_file;
+    const c10::FunctionSchema* schema;
+    bool is_op;
+  };
+  const Called& called(const Node& node) {
+    auto [it, is_new] = called_.try_emplace(node.target);
+    if (is_new) {
+      const book::Target parts = book::parse_target(node.target);
+      it->second = {book::target_for_file(node.target), book::find_schema(parts), parts.is_op()};
+    }
+    return it->second;
+  }
+
+  void call(std::string& out, NodeId id, const Node& node) {
     if (node.op != Opcode::call_function) cannot(node, "only calls of functions can");
-    const book::Target parts = book::parse_target(node.target);
-    const c10::FunctionSchema* schema = book::find_schema(parts);
-    if (!schema && parts.is_op()) cannot(node, "the operator is not known here; load its library");
+    const auto& [target, schema, is_op] = called(node);
+    if (!schema && is_op) cannot(node, "the operator is not known here; load its library");
     JsonList fields(out, '{', '}');
-    append_json(fields.key("target"), book::target_for_file(node.target));
+    append_json(fields.key("target"), target);
     fields.key("inputs");
     {
       JsonList list(out, '[', ']');
@@ -253,9 +271,8 @@ class ProgramWriter {
     return a == b || (a && b && *a == *b);
   }
 
-  std::string tensor_values() const {
-    std::string out;
-    JsonList list(out, '{', '}');
+  void tensor_values() {
+    JsonList list(out_, '{', '}');
     auto old_value = [&](const Pt2Source::NodeText& text) {
       if (!text.meta.empty()) list.key(text.node->name) += text.meta;
     };
@@ -279,20 +296,35 @@ class ProgramWriter {
           if (!item.text.empty() || !is_getitem(*item.node)) break;
           if (!graph_.contains(NodeId(static_cast<std::uint32_t>(next)))) old_value(item);
         }
+      hand_over();
     }
-    return close(list, out);
   }
 
   const Model& model_;
   const Graph& graph_;
   const Pt2Source& source_;
   bool names_nodes_ = false;  // older readers do not know that field
+  std::string out_;           // what was not handed over yet
+  const Take* take_ = nullptr;
+  std::unordered_map<std::string_view, Called> called_;  // by the targets of the model's nodes
 };
 
 }  // namespace
 
 std::string program_text(const Model& model, const Pt2Source& source) {
-  return ProgramWriter(model, source).text();
+  std::string text;
+  text.reserve(source.model_text.size() + source.model_text.size() / 8);
+  ProgramWriter(model, source).write([&](std::string_view part) { text += part; });
+  return text;
+}
+
+bool is_program_text(std::string_view text, const Model& model, const Pt2Source& source) {
+  bool same = true;
+  ProgramWriter(model, source).write([&](std::string_view part) {
+    same = same && text.starts_with(part);
+    if (same) text.remove_prefix(part.size());
+  });
+  return same && text.empty();
 }
 
 }  // namespace refx
