@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <tuple>
 #include <unordered_set>
 
 #include "ir/detached.h"
@@ -162,8 +163,8 @@ class HistoryReader::Impl {
 
   void steps(Model& model) {
     Restorer restorer(model);
-    places<Node>(restorer, "nodes", nodes_);
-    places<StateEntry>(restorer, "state", state_);
+    places<Node>(restorer, "nodes");
+    places<StateEntry>(restorer, "state");
     for (const Mutation& mutation : model.mutations()) mutated_.insert(mutation.target);
     list("steps", [&](const dom::element& item) { restorer.apply(step(model, item)); });
     restorer.set_next_step(small(get_in<std::uint64_t>(root_, "next_step"), "next_step"));
@@ -220,8 +221,9 @@ class HistoryReader::Impl {
     throw Error(fmt::format("there is no {}[{}]", what, index));
   }
 
+  // What the steps add to the model, by names of this text.
   template <class T>
-  using Ids = std::unordered_map<std::string_view, Id<T>>;  // names of the model, or of this text
+  using Added = std::unordered_map<std::string_view, Id<T>>;
 
   template <class T>
   static const Table<T>& table_of(const Model& model) {
@@ -232,39 +234,43 @@ class HistoryReader::Impl {
   }
 
   template <class T>
-  void places(Restorer& restorer, const char* kind, Ids<T>& ids) {
-    const Table<T>& table = table_of<T>(restorer.model());
-    for (Id<T> id : table) ids[table[id].name] = id;
+  void places(Restorer& restorer, const char* kind) {
+    const Model& model = restorer.model();
     const Trail::Step in(trail_, "places");
     each(get_in<dom::element>(root_, "places"), kind, [&](const dom::element& item) {
       const auto [added, before] = pair_in(item, "a place");
       const auto name = value_as<std::string_view>(added, "a name");
       Id<T> where;
       if (!before.is_null())
-        where = find(ids, value_as<std::string_view>(before, "a name"));
+        where = find<T>(model, value_as<std::string_view>(before, "a name"));
       else if (std::is_same_v<T, Node>)
         throw Error(fmt::format("'{}' stands after the output", name));
-      const auto [place, is_new] = ids.emplace(name, Id<T>{});
-      if (!is_new) throw Error(fmt::format("'{}' has two places", name));
+      const auto [place, is_new] = std::get<Added<T>>(added_).emplace(name, Id<T>{});
+      if (!is_new || table_of<T>(model).find(name))
+        throw Error(fmt::format("'{}' has two places", name));
       place->second = restorer.add_slot(where);
     });
   }
 
+  // Erased or not: a name stands for one object from the first step to the last.
   template <class T>
-  static Id<T> find(const Ids<T>& ids, std::string_view name) {
-    auto it = ids.find(name);
-    if (it == ids.end()) throw Error(fmt::format("a step names '{}', which does not exist", name));
+  Id<T> find(const Model& model, std::string_view name) const {
+    if (const Id<T> id = table_of<T>(model).named(name)) return id;
+    const Added<T>& added = std::get<Added<T>>(added_);
+    const auto it = added.find(name);
+    if (it == added.end())
+      throw Error(fmt::format("a step names '{}', which does not exist", name));
     return it->second;
   }
 
   Step step(const Model& model, const dom::element& item) {
-    const FindNode node_of = [this](std::string_view name) { return find(nodes_, name); };
+    const FindNode node_of = [&](std::string_view name) { return find<Node>(model, name); };
     Step step;
     step.id = StepId(small(get_in<std::uint64_t>(item, "id"), "the number of a step"));
     step.transformation = text_in(item, "transformation");
+    step.site = text_in(item, "site");
     step.signature = text_in(item, "signature");
     step.parameters = read_values(get_in<dom::element>(item, "parameters"), node_of);
-    step.site = text_in(item, "site");
     each(item, "nodes", [&](const dom::element& name) {
       step.nodes.push_back(node_of(value_as<std::string_view>(name, "a node")));
     });
@@ -272,12 +278,13 @@ class HistoryReader::Impl {
       if (const auto name = find_in<std::string_view>(edit, "node"))
         step.edits.push_back(node_edit(model, *name, edit, node_of));
       else
-        step.edits.push_back(state_edit(get_in<std::string_view>(edit, "state"), edit));
+        step.edits.push_back(state_edit(model, get_in<std::string_view>(edit, "state"), edit));
     });
     each(item, "pieces", [&](const dom::element& of) {
       Piece piece;
-      piece.whole = find(state_, get_in<std::string_view>(of, "whole"));
-      if (const auto part = find_in<std::string_view>(of, "part")) piece.part = find(state_, *part);
+      piece.whole = find<StateEntry>(model, get_in<std::string_view>(of, "whole"));
+      if (const auto part = find_in<std::string_view>(of, "part"))
+        piece.part = find<StateEntry>(model, *part);
       piece.dim = get_in<std::int64_t>(of, "dim");
       piece.start = get_in<std::int64_t>(of, "start");
       piece.length = get_in<std::int64_t>(of, "length");
@@ -289,7 +296,7 @@ class HistoryReader::Impl {
     });
     each(item, "made", [&](const dom::element& made) {
       const std::string text = text_in(made, "hash");
-      TensorStamp stamp{.state = find(state_, get_in<std::string_view>(made, "state")),
+      TensorStamp stamp{.state = find<StateEntry>(model, get_in<std::string_view>(made, "state")),
                         .version = 0};
       stamp.changed = text == kChanged;
       if (!stamp.changed) stamp.hash = hash(text);
@@ -310,7 +317,7 @@ class HistoryReader::Impl {
 
   Change<Node> node_edit(const Model& model, std::string_view name, const dom::element& edit,
                          const FindNode& node_of) {
-    Change<Node> change{find(nodes_, name), nullptr, nullptr};
+    Change<Node> change{find<Node>(model, name), nullptr, nullptr};
     const auto value = get_in<dom::element>(edit, "value");
     const Node* before = model.graph().find(change.id);
     if (!value.is_null()) {
@@ -321,8 +328,9 @@ class HistoryReader::Impl {
     return change;
   }
 
-  Change<StateEntry> state_edit(std::string_view name, const dom::element& edit) {
-    Change<StateEntry> change{find(state_, name), nullptr, nullptr};
+  Change<StateEntry> state_edit(const Model& model, std::string_view name,
+                                const dom::element& edit) {
+    Change<StateEntry> change{find<StateEntry>(model, name), nullptr, nullptr};
     const auto value = get_in<dom::element>(edit, "value");
     if (!value.is_null()) {
       change.after = state(value);
@@ -339,9 +347,7 @@ class HistoryReader::Impl {
     node.op = named(kOpcodes, text_in(item, "op"), "opcode");
     node.name = text_in(item, "name");
     node.target = text_in(item, "target");
-    const Arg args = read_value(get_in<dom::element>(item, "args"), node_of);
-    if (!args.is<List>()) throw Error("'args' is not a list");
-    node.args = args.get<List>()->items;
+    node.args = read_list(get_in<dom::element>(item, "args"), "args", node_of);
     node.kwargs = read_values(get_in<dom::element>(item, "kwargs"), node_of);
     node.state = find_in<std::string_view>(item, "state").value_or("");
     if (!node.state.empty() && node.op != Opcode::placeholder)
@@ -352,7 +358,7 @@ class HistoryReader::Impl {
     }
     if (const auto name = find_in<std::string_view>(item, "meta_of")) {
       const auto& texts = source_.nodes;
-      const NodeId of = find(nodes_, *name);
+      const NodeId of = node_of(*name);
       if (of.value < texts.size() && texts[of.value].node) node.meta = texts[of.value].node->meta;
     } else if (const auto fields = find_in<dom::object>(item, "meta")) {
       auto meta = std::make_shared<Meta>();
@@ -468,8 +474,7 @@ class HistoryReader::Impl {
   dom::parser parser_;
   dom::element root_;
   Trail trail_;
-  Ids<Node> nodes_;
-  Ids<StateEntry> state_;
+  std::tuple<Added<Node>, Added<StateEntry>> added_;
   std::unordered_set<std::string> mutated_;            // state entries that the program writes into
   std::unordered_map<std::string, TensorMeta> metas_;  // by their text
   // By number.

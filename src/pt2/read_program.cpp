@@ -152,17 +152,15 @@ class ProgramReader {
       const Trail::Step in(document_.trail, "tensor_values");
       ondemand::object tensors = graph["tensor_values"].get_object();
       source_.parts.tensor_values = slice(tensors);
+      Value last;
       for (auto field : tensors) {
         std::string name(field.unescaped_key().value());
         const Trail::Step at(document_.trail, name);
         ondemand::object meta = field.value().get_object();
         Value value;
         value.text = slice(meta);
-        TypePtr& type = types_[value.text];
-        if (!type)
-          type = std::make_shared<const TensorType>(
-              read_tensor_meta(document_, meta, source_.symbols).type);
-        value.type = type;
+        value.type = value.text == last.text ? last.type : type_of(value.text, meta);
+        last = value;
         if (!values_.emplace(name, value).second)
           document_.fail(fmt::format("'{}' stands twice", name));
       }
@@ -180,6 +178,14 @@ class ProgramReader {
       }
     }
     module.reset();
+  }
+
+  TypePtr type_of(std::string_view text, ondemand::object meta) {
+    TypePtr& type = types_[text];
+    if (!type)
+      type = std::make_shared<const TensorType>(
+          read_tensor_meta(document_, meta, source_.symbols).type);
+    return type;
   }
 
   void remember_expression(ondemand::value value) {
@@ -425,8 +431,7 @@ class ProgramReader {
   // PyTorch gives each argument to its name, and refx to its place: both must be the same.
   void bind(Node& node, std::vector<Input> inputs) {
     const Trail::Step step(document_.trail, "inputs");
-    const book::Target target = book::parse_target(node.target);
-    const c10::FunctionSchema* schema = schema_of(target);
+    const c10::FunctionSchema* schema = schema_of(node.target);
     const bool higher_order = node.target.starts_with("higher_order.");
     for (Input& input : inputs) {
       const std::size_t place = node.args.size();
@@ -464,11 +469,9 @@ class ProgramReader {
     if (twice != names.end()) document_.fail(fmt::format("argument '{}' is given twice", *twice));
   }
 
-  const c10::FunctionSchema* schema_of(const book::Target& target) {
-    if (!target.is_op()) return nullptr;
-    auto [it, is_new] =
-        schemas_.try_emplace(target.qualified_name() + "." + target.overload_name());
-    if (is_new) it->second = book::find_schema(target);
+  const c10::FunctionSchema* schema_of(const std::string& target) {
+    auto [it, is_new] = schemas_.try_emplace(target);
+    if (is_new) it->second = book::find_schema(book::parse_target(target));
     return it->second;
   }
 

@@ -103,10 +103,7 @@ double number_in(const dom::element& element) {
 }
 
 Args items_in(const dom::element& element, const FindNode& find, int depth) {
-  Args items;
-  for (const dom::element& item : value_as<dom::array>(element, "a list of values"))
-    items.push_back(read_value(item, find, depth + 1));
-  return items;
+  return read_list(element, "a list of values", find, depth);
 }
 
 // The numbers are c10's; those that torch.export's schema has a number for can be in a file.
@@ -122,7 +119,7 @@ T enum_in(const dom::element& value, const char* what) {
 Arg tagged_value(std::string_view tag, const dom::element& value, const FindNode& find, int depth) {
   auto text = [&] { return std::string(value_as<std::string_view>(value, tag)); };
   if (tag == "float") return number_in(value);
-  if (tag == "node") return find(text());
+  if (tag == "node") return find(value_as<std::string_view>(value, tag));
   if (tag == "tuple") return Tuple{items_in(value, find, depth)};
   if (tag == "slice") {
     Args parts = items_in(value, find, depth);
@@ -161,9 +158,10 @@ c10::ScalarType read_dtype(const dom::element& value) {
 c10::Layout read_layout(const dom::element& value) { return enum_in<c10::Layout>(value, "layout"); }
 
 c10::Device read_device(const dom::element& value) {
-  const std::string name(value_as<std::string_view>(value, "device"));
+  const auto name = value_as<std::string_view>(value, "device");
+  if (name == "cpu") return c10::kCPU;  // what nearly all are
   try {
-    return c10::Device(name);
+    return c10::Device(std::string(name));
   } catch (const std::exception&) {
     throw Error(fmt::format("unknown device '{}'", name));
   }
@@ -190,6 +188,15 @@ Arg read_value(const dom::element& element, const FindNode& find, int depth) {
       break;
   }
   throw Error("a value of unknown kind");
+}
+
+Args read_list(const dom::element& element, std::string_view name, const FindNode& find,
+               int depth) {
+  const auto list = value_as<dom::array>(element, name);
+  Args items;
+  items.reserve(list.size());
+  for (const dom::element& item : list) items.push_back(read_value(item, find, depth + 1));
+  return items;
 }
 
 Kwargs read_values(const dom::element& element, const FindNode& find) {

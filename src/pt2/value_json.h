@@ -15,6 +15,8 @@ void append_values(std::string& out, const Kwargs& kwargs, const NameOf& name_of
 
 using FindNode = std::function<NodeId(std::string_view)>;
 Arg read_value(const dom::element& element, const FindNode& find, int depth = 0);
+Args read_list(const dom::element& element, std::string_view name, const FindNode& find,
+               int depth = 0);
 Kwargs read_values(const dom::element& element, const FindNode& find);
 
 // By the numbers that c10 has for them.
