@@ -1,10 +1,12 @@
 #include "pt2/value_json.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <clocale>
 #include <limits>
 
+#include "pt2/json.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -19,6 +21,24 @@ Arg there_and_back(const Arg& arg) {
   return read_value(parser.parse(text), [](std::string_view name) {
     return NodeId(static_cast<std::uint32_t>(std::stoul(std::string(name.substr(1)))));
   });
+}
+
+TEST(ValueJson, EveryByteIsEscapedWhereverItStands) {
+  for (int byte = 0; byte < 256; ++byte)
+    for (std::size_t at = 0; at < 20; ++at) {
+      std::string text(20, 'x'), expected = "\"";
+      text[at] = static_cast<char>(byte);
+      for (const char c : text) {
+        constexpr std::string_view kShort = "\"\\\n\r\t", kShown = "\"\\nrt";
+        if (const auto place = kShort.find(c); place != kShort.npos)
+          expected.append(1, '\\').append(1, kShown[place]);
+        else if (byte < 0x20 && c == static_cast<char>(byte))
+          expected += fmt::format("\\u{:04x}", byte);
+        else
+          expected += c;
+      }
+      EXPECT_EQ(json_quoted(text), expected + '"');
+    }
 }
 
 TEST(ValueJson, IsExactForEveryKindOfArgument) {
