@@ -8,6 +8,7 @@
 #include "files.h"
 #include "output.h"
 #include "refx/detach.h"
+#include "refx/pt2.h"
 #include "refx/text.h"
 #include "summary.h"
 #include "util/json_writer.h"
@@ -40,12 +41,19 @@ void print_json(const Model& model) {
 }  // namespace
 
 int log(const LogOptions& options) {
+  Table table({Table::right, Table::left, Table::left, Table::left});
+  const auto labels = options.json ? std::nullopt : read_log(options.model);
+  if (labels && !labels->empty()) {
+    for (const StepLabel& step : *labels)
+      table.row({std::to_string(step.id.value), step.transformation, step.site});
+    say("{}", table.text());
+    return kDone;
+  }
   Model& model = open_model(options.model);
   if (options.json) {
     print_json(model);
     return kDone;
   }
-  Table table({Table::right, Table::left, Table::left, Table::left});
   for (const Step& step : model.history()) {
     const std::vector<DetachedTensor> away = detached(step);
     table.row({std::to_string(step.id.value), step.transformation, step.site,

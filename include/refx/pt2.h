@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,16 @@ struct LoadOptions {
 // against the file's CRC when refx first uses them. Throws Error that names the record and the
 // field.
 REFX_API Model load(const std::string& path, const LoadOptions& options = {});
+
+// What a history says of a step in one line.
+struct StepLabel {
+  StepId id;
+  std::string transformation, site;
+};
+// The steps of a file by its history alone, oldest first: neither the program nor what the steps
+// did is read, nor are they checked against each other, as load() does. Nothing if the file has no
+// history, or one of which detached originals are a part.
+REFX_API std::optional<std::vector<StepLabel>> read_log(const std::string& path);
 
 // Writes a file that torch.export.load accepts, with the history inside it. A model whose steps are
 // all reversed gives the bytes of the file that was first transformed. The file appears whole or

@@ -2,6 +2,7 @@
 
 #include "pt2/image.h"
 #include "refx/editor.h"
+#include "refx/pt2.h"
 
 namespace refx {
 
@@ -18,7 +19,7 @@ std::string fit_of(std::string_view model, std::string_view weights, std::string
 // Adds the folder to the image of a model that has steps.
 void add_history(Image& image, const Model& model, const Pt2Source& source);
 
-// Reads it in two halves, between which the original is read.
+// Reads it in two halves, between which the original is read; or what it says of the steps alone.
 class HistoryReader {
  public:
   explicit HistoryReader(Pt2Source& source);
@@ -26,6 +27,7 @@ class HistoryReader {
 
   void read_original_records();   // where they are now
   void read_steps(Model& model);  // puts them back
+  std::optional<std::vector<StepLabel>> read_labels();
 
  private:
   class Impl;

@@ -143,6 +143,15 @@ Model load(const std::string& path, const LoadOptions& options) {
   return model;
 }
 
+std::optional<std::vector<StepLabel>> read_log(const std::string& path) {
+  Pt2Source source(Archive::open(path));
+  check_kind(*source.archive);
+  if (!source.archive->find(kHistory)) return std::nullopt;
+  auto labels = HistoryReader(source).read_labels();
+  require_unchanged(source);
+  return labels;
+}
+
 void require_unchanged(const Source& source) {
   const auto* file = dynamic_cast<const Pt2Source*>(&source);
   if (!file) return;

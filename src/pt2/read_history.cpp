@@ -173,6 +173,19 @@ class HistoryReader::Impl {
         throw Error(fmt::format("'{}' was detached, and is still used", model.state()[id].name));
   }
 
+  std::optional<std::vector<StepLabel>> labels() {
+    if (format_ != 1) return std::nullopt;
+    std::vector<StepLabel> labels;
+    list("steps", [&](const dom::element& item) {
+      StepLabel label = this->label(item);
+      if (!labels.empty() && label.id <= labels.back().id)
+        throw Error(
+            fmt::format("step {} stands after step {}", label.id.value, labels.back().id.value));
+      labels.push_back(std::move(label));
+    });
+    return labels;
+  }
+
  private:
   void parse() {
     const std::string_view text = archive_.read(archive_.at(kHistory));
@@ -263,12 +276,18 @@ class HistoryReader::Impl {
     return it->second;
   }
 
+  static StepLabel label(const dom::element& item) {
+    return {StepId(small(get_in<std::uint64_t>(item, "id"), "the number of a step")),
+            text_in(item, "transformation"), text_in(item, "site")};
+  }
+
   Step step(const Model& model, const dom::element& item) {
     const FindNode node_of = [&](std::string_view name) { return find<Node>(model, name); };
     Step step;
-    step.id = StepId(small(get_in<std::uint64_t>(item, "id"), "the number of a step"));
-    step.transformation = text_in(item, "transformation");
-    step.site = text_in(item, "site");
+    StepLabel label = this->label(item);
+    step.id = label.id;
+    step.transformation = std::move(label.transformation);
+    step.site = std::move(label.site);
     step.signature = text_in(item, "signature");
     step.parameters = read_values(get_in<dom::element>(item, "parameters"), node_of);
     each(item, "nodes", [&](const dom::element& name) {
@@ -493,6 +512,15 @@ void HistoryReader::read_original_records() {
     impl_->check_fit();
     impl_->records();
   });
+}
+
+std::optional<std::vector<StepLabel>> HistoryReader::read_labels() {
+  std::optional<std::vector<StepLabel>> labels;
+  impl_->read([&] {
+    impl_->check_fit();
+    labels = impl_->labels();
+  });
+  return labels;
 }
 
 void HistoryReader::read_steps(Model& model) {

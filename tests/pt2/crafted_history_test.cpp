@@ -252,6 +252,53 @@ void use(const Model& model, const Folder& folder) {
   });
 }
 
+void expect_log(const std::vector<StepLabel>& log, const Model& model) {
+  ASSERT_EQ(log.size(), model.history().size());
+  auto step = model.history().begin();
+  for (const StepLabel& label : log) {
+    EXPECT_EQ(label.id, step->id);
+    EXPECT_EQ(label.transformation, step->transformation);
+    EXPECT_EQ(label.site, (step++)->site);
+  }
+}
+
+TEST(CraftedHistory, TheLogIsReadWithoutTheStepsThatItNames) {
+  Copies copies;
+  const Json whole = copies.history();
+  {
+    const std::string path = copies.with(whole);
+    const auto log = read_log(path);
+    ASSERT_TRUE(log);
+    expect_log(*log, load(path));
+  }
+  Json history = whole;
+  history["steps"][3]["edits"] = Json::scalar("7");
+  std::string path = copies.with(history);
+  EXPECT_EQ(read_log(path).value().size(), 5u);
+  EXPECT_NE(error_of([&] { load(path); }).find("steps[3].edits"), std::string::npos);
+  for (const char* field : {"id", "transformation", "site"}) {
+    history = whole;
+    history["steps"][3][field] = Json::scalar("true");
+    path = copies.with(history);
+    const std::string what = error_of([&] { read_log(path); });
+    EXPECT_TRUE(what.starts_with(path + ": record 'refx/history.json', steps[3]: '" + field))
+        << what;
+  }
+  history = whole;
+  history["steps"][3]["id"] = history["steps"][2]["id"];
+  EXPECT_NE(error_of([&] { read_log(copies.with(history)); }).find("stands after"),
+            std::string::npos);
+  history = whole;
+  history["fits"] = Json::quoted("0123456789abcdef");
+  EXPECT_NE(error_of([&] { read_log(copies.with(history)); }).find("another program"),
+            std::string::npos);
+}
+
+TEST(CraftedHistory, ALogThatNeedsTheModelIsLeftToIt) {
+  EXPECT_FALSE(read_log("tests/data/pt2/encoder.pt2"));
+  EXPECT_FALSE(read_log("tests/data/pt2/convolutions.slim.pt2"));
+}
+
 TEST(CraftedHistory, AnyIsAnErrorOrAHistory) {
   const char* asked = std::getenv("REFX_FUZZ_CASES");
   const int cases = asked ? std::atoi(asked) : 30;
@@ -267,9 +314,13 @@ TEST(CraftedHistory, AnyIsAnErrorOrAHistory) {
       std::minstd_rand random(static_cast<unsigned>(seed) + 1);
       for (int i = 0; i <= seed % 3; ++i) mutate(history, random);
       const std::string path = copies.with(history);
+      std::optional<std::vector<StepLabel>> log;
+      const std::string log_error = error_of([&] { log = read_log(path); });
       try {
         const Model model = load(path);
         ++accepted;
+        EXPECT_EQ(log_error, "no error");
+        if (log) expect_log(*log, model);
         use(model, copies.folder());
       } catch (const Error& error) {
         EXPECT_GT(std::string_view(error.what()).size(), 20u);
