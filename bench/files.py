@@ -89,6 +89,14 @@ def write_chain(path, length):
     writer.write_end_of_file()
 
 
+# Milliseconds that a command takes, and those that it has the processor.
+def timed(command):
+    before, start = os.times(), time.perf_counter()
+    subprocess.run(command, capture_output=True)
+    wall, after = time.perf_counter() - start, os.times()
+    return wall * 1e3, (after.children_user + after.children_system - before.children_user - before.children_system) * 1e3
+
+
 # Commands on a history of `steps`, beside a program that loads LibTorch and ends.
 def long_history(program, folder, steps):
     refx = os.path.join(os.path.dirname(program), "refx")
@@ -98,12 +106,15 @@ def long_history(program, folder, steps):
         "only LibTorch": [program],
         "--version": [refx, "--version"],
         "apply": [refx, "apply", path, "change-true-div-to-mul-by-inverse", "-o", changed],
+        "cp and sync": ["sh", "-c", f"cp {changed} {out} && sync {out}"],
         "log": [refx, "log", changed],
+        "log --json": [refx, "log", changed, "--json"],
         "reverse one": [refx, "reverse", changed, str(steps // 2), "-o", out],
     }
     print(f"{steps} steps: {os.path.getsize(path) / 2**20:.0f} MB before them")
     for name, command in commands.items():
-        print(f"  {name:13} {best(lambda c=command: subprocess.run(c, capture_output=True)):9.0f} ms")
+        wall, cpu = (min(column) for column in zip(*(timed(command) for _ in range(5)), strict=True))
+        print(f"  {name:13} {wall:9.0f} ms   on the processor {cpu:9.0f} ms")
 
 
 def main():
