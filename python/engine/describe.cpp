@@ -149,7 +149,7 @@ std::string why_custom(const py::dict& attributes, const Class& info) {
 
 }  // namespace
 
-Module describe(Tables& tables, const std::string& path, py::handle object) {
+Module describe(Tables& tables, const Name& path, py::handle object) {
   const auto found = class_of(py::type::handle_of(object));
   const Class& info = *found;
   const py::dict attributes = attributes_of(object);
@@ -179,7 +179,7 @@ bool has_fixed_parameters(py::handle object) {
 }
 
 bool Mirror::matches_module(Tables& tables, ModuleId id, py::handle object) const {
-  const std::string& path = model_.modules()[id].name;
+  const Name& path = model_.modules()[id].name;
   Module module = describe(tables, path, object);
   module.custom = model_.modules()[id].custom;
   if (!(module == model_.modules()[id])) return false;

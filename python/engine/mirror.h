@@ -111,7 +111,7 @@ void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
 void put_back_containers(const Tables& tables, py::handle graph_module);
 
 // A module as the core sees it.
-Module describe(Tables& tables, const std::string& path, py::handle module);
+Module describe(Tables& tables, const Name& path, py::handle module);
 // Whether its hyper-parameters are other objects when they are other values.
 bool has_fixed_parameters(py::handle module);
 

@@ -49,14 +49,14 @@ Survey::Survey(py::handle graph_module) : nodes(nodes_of(graph_module)) {
   const Fx& fx = Fx::get();
   std::vector<std::string> attributes;
   for (const FxNode& node : nodes) {
-    if (node.op == Opcode::call_module) called.insert(to_string(attr(node.node, fx.target)));
+    if (node.op == Opcode::call_module) called.insert(view(attr(node.node, fx.target)));
     if (node.op == Opcode::get_attr) attributes.push_back(to_string(attr(node.node, fx.target)));
   }
   survey_module(graph_module, "", "");
   survey_attributes(graph_module, attributes);
 }
 
-void Survey::survey_module(py::handle module, const std::string& path, std::string_view outer) {
+void Survey::survey_module(py::handle module, const Name& path, std::string_view outer) {
   const Deeper deeper;
   const Fx& fx = Fx::get();
   const py::dict attributes = attributes_of(module);
@@ -64,10 +64,11 @@ void Survey::survey_module(py::handle module, const std::string& path, std::stri
     PyObject* found = PyDict_GetItemWithError(attributes.ptr(), name);
     return found && PyDict_Check(found) ? found : nullptr;
   };
-  auto below = [&](PyObject* name) {
-    std::string whole = path;
-    if (!path.empty()) whole += '.';
-    return whole += view(name);
+  std::string text(path);
+  if (!path.empty()) text += '.';
+  auto below = [&, size = text.size()](PyObject* name) {
+    text.resize(size);
+    return Name(text += view(name));
   };
   if (auto it = called.find(path); it != called.end()) {
     modules.push_back({path, module.ptr(), outer});
@@ -90,7 +91,7 @@ void Survey::survey_module(py::handle module, const std::string& path, std::stri
       if (value != Py_None) survey_module(value, below(key), outer);
 }
 
-void Survey::add_state(std::string name, StateKind kind, bool persistent, PyObject* tensor) {
+void Survey::add_state(Name name, StateKind kind, bool persistent, PyObject* tensor) {
   if (!THPVariable_Check(tensor) || !THPVariable_Unpack(tensor).defined()) return;
   if (!THPVariable_CheckExact(tensor)) special.insert(name);
   states.push_back({std::move(name), kind, persistent, tensor});

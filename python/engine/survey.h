@@ -18,7 +18,7 @@ struct FxNode {
 };
 
 struct FoundState {
-  std::string name;
+  Name name;
   StateKind kind;
   bool persistent;
   PyObject* tensor;  // borrowed
@@ -26,7 +26,7 @@ struct FoundState {
 };
 
 struct FoundModule {
-  std::string path;
+  Name path;
   PyObject* module;        // borrowed
   std::string_view outer;  // the path of a called module that it is part of; mostly none
 };
@@ -41,13 +41,13 @@ class Survey {
   std::vector<FxNode> nodes;
   std::vector<FoundState> states;
   std::vector<FoundModule> modules;
-  std::unordered_set<std::string> called;   // the paths of modules that nodes call
-  std::unordered_set<std::string> special;  // tensors of a class of their own, which is not refx's
-                                            // to rewrite
+  std::unordered_set<Name> called;   // the paths of modules that nodes call
+  std::unordered_set<Name> special;  // tensors of a class of their own, which is not refx's to
+                                     // rewrite
 
  private:
-  void survey_module(py::handle module, const std::string& path, std::string_view outer);
-  void add_state(std::string name, StateKind kind, bool persistent, PyObject* tensor);
+  void survey_module(py::handle module, const Name& path, std::string_view outer);
+  void add_state(Name name, StateKind kind, bool persistent, PyObject* tensor);
   void survey_attributes(py::handle graph_module, const std::vector<std::string>& names);
 
   std::vector<py::object> kept_;  // so that what is borrowed stays

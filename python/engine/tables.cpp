@@ -119,13 +119,14 @@ py::object name_of_function(py::handle function) {
 
 }  // namespace
 
-std::string Tables::name_of(py::handle function) {
-  if (PyObject* known = find(names, function)) return to_string(known);
+Name Tables::name_of(py::handle function) {
+  if (auto it = known_names_.find(function.ptr()); it != known_names_.end()) return it->second;
+  if (PyObject* known = find(names, function)) return view(known);
   std::string name = to_string(name_of_function(function));
   for (PyObject* other; (other = find(functions, text(name))) && other != function.ptr();)
     name += "'";
   set_function(name, function);
-  return name;
+  return known_names_.emplace(function.ptr(), name).first->second;
 }
 
 py::object Tables::function_of(const std::string& name) {

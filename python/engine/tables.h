@@ -3,6 +3,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/sight.h"
@@ -61,13 +62,14 @@ struct Tables {
   py::object object_at(std::size_t place) const;
 
   // Both ways between functions and names; see refx/fx/_functions.py.
-  std::string name_of(py::handle function);
+  Name name_of(py::handle function);
   py::object function_of(const std::string& name);
   void set_function(const std::string& name, py::handle function);
 
   int traverse(visitproc visit, void* arg) const;
 
  private:
+  std::unordered_map<PyObject*, Name> known_names_;  // of functions that are held in `names`
   NameIndex ids_;  // of the nodes in the graph, by their addresses
 };
 

@@ -196,12 +196,12 @@ class HistoryWriter {
       }
   }
 
-  static const std::string& named(const std::vector<const std::string*>& names, std::uint32_t id) {
+  static const Name& named(const std::vector<const Name*>& names, std::uint32_t id) {
     REFX_CHECK(names.at(id), "a step refers to an object of another step");
     return *names[id];
   }
-  const std::string& node_name(NodeId id) const { return named(node_names_, id.value); }
-  const std::string& state_name(StateId id) const { return named(state_names_, id.value); }
+  const Name& node_name(NodeId id) const { return named(node_names_, id.value); }
+  const Name& state_name(StateId id) const { return named(state_names_, id.value); }
 
   std::string steps() {
     collect_names();
@@ -348,12 +348,12 @@ class HistoryWriter {
   // From the last to the first: [what, before what]. So what it stands before is there already.
   template <class T>
   void places(std::string& out, const Table<T>& table, const std::vector<const T*>& origin,
-              const std::vector<const std::string*>& names) {
+              const std::vector<const Name*>& names) {
     JsonList list(out, '[', ']');
-    const std::string* before = nullptr;
+    const Name* before = nullptr;
     const auto ids = table.slots();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
-      const std::string* name = names[it->value];
+      const Name* name = names[it->value];
       if (!name) continue;  // of a step that was reversed
       if (!origin[it->value]) {
         JsonList pair(list.next(), '[', ']');
@@ -375,9 +375,9 @@ class HistoryWriter {
   std::unordered_map<const void*, std::size_t> storage_index_, tensor_index_;
   std::vector<std::string> storages_, tensors_;
   std::size_t kept_ = 0;
-  std::string fingerprint_;  // of the original's file, if it is kept
-  std::vector<const std::string*> node_names_, state_names_;  // by id
-  std::unordered_map<const Meta*, std::string_view> metas_;   // whose it is in the original
+  std::string fingerprint_;                            // of the original's file, if it is kept
+  std::vector<const Name*> node_names_, state_names_;  // by id
+  std::unordered_map<const Meta*, std::string_view> metas_;  // whose it is in the original
 };
 
 }  // namespace
