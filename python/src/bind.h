@@ -4,7 +4,17 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "refx/model.h"
+#include "refx/name.h"
 #include "refx/reverse.h"
+
+// A name is a str.
+template <>
+struct pybind11::detail::type_caster<refx::Name> {
+  static constexpr auto name = const_name("str");
+  static handle cast(const refx::Name& value, return_value_policy, handle) {
+    return pybind11::str(std::string(value)).release();
+  }
+};
 
 namespace refx::python {
 
