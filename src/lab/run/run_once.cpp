@@ -80,11 +80,12 @@ std::string type_of_value(const IValue& value) {
   return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
 }
 
-Environment::Environment(int threads)
+Environment::Environment(int threads, bool onednn)
     : threads_(at::get_num_threads()),
       onednn_(at::globalContext().userEnabledMkldnn()),
       states_(states()) {
   if (threads > 0 && threads != threads_) at::set_num_threads(threads);
+  if (!onednn) at::globalContext().setUserEnabledMkldnn(false);
 }
 
 Environment::~Environment() {

@@ -20,7 +20,7 @@ class Watcher;
 // torch switches off for the whole process where it has no kernel.
 class Environment {
  public:
-  explicit Environment(int threads);  // 0: as it is
+  explicit Environment(int threads, bool onednn = true);  // 0 threads: as many as there are
   ~Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
