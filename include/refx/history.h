@@ -84,7 +84,10 @@ class REFX_API History {
   };
 
   Iterator begin() const { return {places_.data(), places_.data() + places_.size()}; }
-  Iterator end() const { return from({}); }
+  Iterator end() const {
+    const Place* end = places_.data() + places_.size();
+    return {end, end};
+  }
   std::size_t size() const { return live_; }
   bool empty() const { return live_ == 0; }
   bool contains(StepId id) const { return find(id) != nullptr; }

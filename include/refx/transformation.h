@@ -22,12 +22,6 @@ struct Findings {
   std::vector<Refusal> refusals;
 };
 
-// Why a site is left alone, where only applying it can tell. Nothing was changed.
-class REFX_API Refused : public Error {
- public:
-  using Error::Error;
-};
-
 enum class Reverse { no, yes };
 
 // What a transformation did.

@@ -17,7 +17,7 @@
 
 #include "ops/loops.h"
 #include "ops/new_weight.h"
-#include "refx/transformation.h"
+#include "refx/error.h"
 
 namespace refx {
 
