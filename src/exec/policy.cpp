@@ -110,8 +110,8 @@ std::vector<std::string> named_in(std::string_view json) {
 
 void visit_subgraphs(const Arg& arg, const std::function<void(const Node&)>& f) {
   if (const auto* raw = arg.get<Raw>())
-    for (std::string& target : named_in(raw->text))
-      f({.op = Opcode::call_function, .target = std::move(target)});
+    for (const std::string& target : named_in(raw->text))
+      f({.op = Opcode::call_function, .target = target});
   if (const auto* list = arg.get<List>())
     for (const Arg& item : list->items) visit_subgraphs(item, f);
 }

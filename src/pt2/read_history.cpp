@@ -286,8 +286,8 @@ class HistoryReader::Impl {
     Step step;
     StepLabel label = this->label(item);
     step.id = label.id;
-    step.transformation = std::move(label.transformation);
-    step.site = std::move(label.site);
+    step.transformation = label.transformation;
+    step.site = label.site;
     step.signature = text_in(item, "signature");
     step.parameters = read_values(get_in<dom::element>(item, "parameters"), node_of);
     each(item, "nodes", [&](const dom::element& name) {

@@ -30,7 +30,7 @@ Dim read_dim(JsonDocument& document, ondemand::object object, Symbols& symbols) 
         ondemand::object kind = stored->get_object();
         if (auto number = find_field(kind, "as_int")) hint = number->get_int64();
       }
-      dim = Dim(std::move(text), hint);
+      dim = Dim(text, hint);
     } else {
       document.fail(fmt::format("a size of unknown kind '{}'", key));
     }

@@ -5,8 +5,15 @@ import torch
 from torch import nn
 from torch.fx import GraphModule
 
-from refx.fx import (ChangeTrueDivToMulByInverse, FuseBatchNorm2dInConv2d, FuseBiasInLinear, MergeLinears, explain,
-                     log, reverse)
+from refx.fx import (
+    ChangeTrueDivToMulByInverse,
+    FuseBatchNorm2dInConv2d,
+    FuseBiasInLinear,
+    MergeLinears,
+    explain,
+    log,
+    reverse,
+)
 
 
 class Scales:
