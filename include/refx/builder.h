@@ -31,8 +31,8 @@ class REFX_API Builder {
   StateId state(StateEntry entry);
   NodeId get_attr(const std::string& state);
 
-  NodeId call(std::string target, Args args, Kwargs kwargs = {});
-  NodeId method(std::string target, Args args, Kwargs kwargs = {});
+  NodeId call(Name target, Args args, Kwargs kwargs = {});
+  NodeId method(Name target, Args args, Kwargs kwargs = {});
   void module(Module module);
   NodeId call_module(const std::string& path, Args args, Kwargs kwargs = {});
 

@@ -64,14 +64,14 @@ NodeId Builder::get_attr(const std::string& state) {
               .type = type_of(editor_.state().tensor(id))});
 }
 
-NodeId Builder::call(std::string target, Args args, Kwargs kwargs) {
+NodeId Builder::call(Name target, Args args, Kwargs kwargs) {
   return add({.op = Opcode::call_function,
               .target = std::move(target),
               .args = std::move(args),
               .kwargs = std::move(kwargs)});
 }
 
-NodeId Builder::method(std::string target, Args args, Kwargs kwargs) {
+NodeId Builder::method(Name target, Args args, Kwargs kwargs) {
   return add({.op = Opcode::call_method,
               .target = std::move(target),
               .args = std::move(args),

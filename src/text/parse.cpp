@@ -145,7 +145,7 @@ void Parser::state(StateKind kind) {
   StateLine line = read_state_line(cursor_);
   require_new(editor_.state(), "state entry", line.name, line.name_at);
   at::TensorBase made = tensor(line);
-  editor_.add_state({std::move(line.name), kind, line.persistent, std::move(made)});
+  editor_.add_state({line.name, kind, line.persistent, std::move(made)});
 }
 
 at::TensorBase Parser::tensor(const StateLine& line) {

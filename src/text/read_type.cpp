@@ -31,10 +31,10 @@ Dim read_dim(Cursor& cursor) {
     expr = bare;
     cursor = ahead;
   }
-  if (!cursor.peek('{')) return Dim(std::move(expr), -1);
+  if (!cursor.peek('{')) return Dim(expr, -1);
   std::int64_t hint = -1;
   cursor.between('{', '}', [&] { hint = cursor.integer(); });
-  return Dim(std::move(expr), hint);
+  return Dim(expr, hint);
 }
 
 std::vector<Dim> read_dims(Cursor& cursor, char open, char close) {
