@@ -91,8 +91,9 @@ class ModuleWriter {
       const std::string_view path = split(name).first;
       if (!path.empty() && path == last) continue;
       const ModuleId module = path.empty() ? ModuleId{} : model_.modules().named(path);
-      if (!module || !(model_.modules().contains(module) || removed_.contains(module))) {
-        loose.push_back(name);
+      if (!module || !model_.modules().contains(module)) {
+        if (!module || !removed_.contains(module) || model_.state().contains(id))
+          loose.push_back(name);
         continue;
       }
       last = path;
