@@ -666,6 +666,9 @@ graph():
     return y
 )";
   expect_applies("batch-norm-in-conv-1d", norm);
+  // Without a batch the convolution's channels come first, and the batch norm's second.
+  expect_refused("batch-norm-in-conv-1d", with(norm, {{"f32[2, 4, 5]", "f32[4, 8]"}}),
+                 "rank(x) == 3 does not hold");
   expect_no_match("batch-norm-in-conv-1d", with(norm, {{"training=False", "training=True"}}));
   expect_refused("batch-norm-in-conv-1d",
                  with(norm, {{"    return y",
