@@ -292,6 +292,7 @@ def test_a_rule_is_pickled_and_says_when_there_is_nothing():
 @pytest.mark.parametrize("sizes", [(), (5,), (2, 5), (2, 3, 5)])
 @pytest.mark.parametrize("typed", [False, True])
 def test_lossy_rules_go_back(cls, sizes, typed):
+    torch.manual_seed(0)  # of some weights and inputs ReLU leaves nothing
     model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4, bias=False)).eval()
     x = torch.randn(*sizes, 16)
     gm = trace(model)
