@@ -44,7 +44,6 @@ void Tables::set_id(py::handle node, NodeId id) {
   grow(id.value + 1);
   seen[id.value].node = py::reinterpret_borrow<py::object>(node);
   if (former) return ids_.replace(hash_of(node), former.value, id.value);
-  ids_.reserve(ids_.size() + 1);
   ids_.insert(hash_of(node), id.value);
 }
 
