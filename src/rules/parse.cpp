@@ -222,7 +222,7 @@ class BodyReader {
   }
 
   Arg call(std::size_t at) {
-    std::string target(cursor_.word());
+    const std::string target(cursor_.word());
     Args args;
     Kwargs kwargs;
     cursor_.sequence('(', ')', [&] {
@@ -243,7 +243,7 @@ class BodyReader {
       kwargs.emplace_back(key, expression());
     });
     if (target.find('.') == target.npos) return ask(at, target, std::move(args), kwargs);
-    return add(at, std::move(target), std::move(args), std::move(kwargs));
+    return add(at, target, std::move(args), std::move(kwargs));
   }
 
   Arg ask(std::size_t at, const std::string& name, Args args, const Kwargs& kwargs) {
@@ -270,8 +270,8 @@ class BodyReader {
     return literal.value;
   }
 
-  Arg literal_node(std::string target, Args args, bool literal = true) {
-    const NodeId id = builder_.call(std::move(target), std::move(args));
+  Arg literal_node(const std::string& target, Args args, bool literal = true) {
+    const NodeId id = builder_.call(target, std::move(args));
     if (literal) literals_.push_back(id);
     count();
     return id;
@@ -295,10 +295,10 @@ class BodyReader {
     return literal_node(target, std::move(args));
   }
 
-  Arg add(std::size_t at, std::string target, Args args, Kwargs kwargs) {
+  Arg add(std::size_t at, const std::string& target, Args args, Kwargs kwargs) {
     if (place_ == Place::where) cursor_.fail(at, "a condition cannot call operators");
     check_target(at, target);
-    const NodeId id = builder_.call(std::move(target), std::move(args), std::move(kwargs));
+    const NodeId id = builder_.call(target, std::move(args), std::move(kwargs));
     count();
     calls_.push_back({id, at});
     return id;
