@@ -66,6 +66,8 @@ class REFX_API Editor {
   void amend(Step step);
 
   bool changed() const;
+  // Takes the journal so far back.
+  void roll_back();
   // The journal so far, one edit per object.
   std::vector<Edit> edits() const;
 

@@ -207,7 +207,7 @@ bool same_meta(const Node& a, const Node& b) {
 
 std::string path_of(const Node& node) {
   if (const std::string_view state = bound_state(node); state.find('.') != state.npos)
-    return owner_path(state);
+    return std::string(owner_path(state));
   std::string place = site_name(node);
   place.erase(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();

@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "book/target.h"
@@ -29,15 +29,22 @@ std::string base_name(const Node& node) {
   return name;
 }
 
-// Many nodes call few functions: they share the text, which then is mostly at hand.
-void share_target(Node& node) {
+// Names a node that has no name. Many nodes call few functions: they share the text of the target,
+// which then is mostly at hand, and what they are named after.
+void name_after_target(Node& node) {
   constexpr std::size_t kMost = 1024;
-  thread_local std::unordered_set<Name> known;
-  if (node.op != Opcode::call_function) return;
-  if (const auto it = known.find(node.target); it != known.end())
-    node.target = *it;
-  else if (known.size() < kMost)
-    known.insert(node.target);
+  thread_local std::unordered_map<Name, Name> known;
+  if (node.op != Opcode::call_function) {
+    if (node.name.empty()) node.name = base_name(node);
+    return;
+  }
+  auto it = known.find(node.target);
+  if (it == known.end()) {
+    if (known.size() == kMost) known.clear();
+    it = known.emplace(node.target, base_name(node)).first;
+  }
+  node.target = it->first;
+  if (node.name.empty()) node.name = it->second;
 }
 
 std::string user_names(const Graph& graph, const std::vector<NodeId>& users) {
@@ -75,9 +82,9 @@ const Model& Editor::model() const { return transaction_->model(); }
 
 NodeId Editor::insert_before(NodeId where, Node node) {
   if (where) graph()[where];
-  node.name = graph().fresh_name(node.name.empty() ? Name(base_name(node)) : node.name);
+  name_after_target(node);
+  node.name = graph().fresh_name(node.name);
   require_known(graph(), node);
-  share_target(node);
   return transaction_->insert(where, std::move(node));
 }
 
@@ -217,10 +224,13 @@ void Editor::erase_module(ModuleId id) {
 }
 
 void Editor::mark(NodeId id, const Name& signature) {
-  std::vector<Name> marks = graph()[id].marks;
+  const std::vector<Name>& marks = graph()[id].marks;
   if (std::find(marks.begin(), marks.end(), signature) != marks.end()) return;
-  marks.push_back(signature);
-  set_marks(id, std::move(marks));
+  std::vector<Name> more;
+  more.reserve(marks.size() + 1);
+  more = marks;
+  more.push_back(signature);
+  set_marks(id, std::move(more));
 }
 
 void Editor::unmark(NodeId id, const Name& signature) {
@@ -238,7 +248,10 @@ void Editor::set_marks(NodeId id, std::vector<Name> signatures) {
   transaction_->write<Node>(id, std::make_shared<Node>(std::move(node)));
 }
 
-void Editor::add_piece(Piece piece) { pieces_.push_back(piece); }
+void Editor::add_piece(Piece piece) {
+  if (pieces_.empty()) pieces_.reserve(2);
+  pieces_.push_back(piece);
+}
 
 void Editor::set_mutations(std::vector<Mutation> mutations) {
   ModelAccess::mutations(transaction_->model()) = std::move(mutations);
@@ -251,6 +264,12 @@ void Editor::set_kept_modules(std::vector<std::string> paths) {
 void Editor::amend(Step step) {
   model().history()[step.id];
   amended_.push_back(std::make_shared<const Step>(std::move(step)));
+}
+
+void Editor::roll_back() {
+  transaction_->rollback();
+  pieces_.clear();
+  amended_.clear();
 }
 
 bool Editor::changed() const { return transaction_->changed(); }
@@ -283,12 +302,12 @@ StepId Editor::commit(Label label) {
     if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->after)
       step->nodes.push_back(change->id);
   step->stamps = stamps_of(transaction_->edits());
+  step->edits.reserve(transaction_->edits().size());
   // Whatever needs memory stands before keep(): if there is none, all is taken back.
   StepStore steps(transaction_->model());
   const StepStore::Leftovers leftovers = steps.leftovers(steps.reversed(), transaction_->edits());
   steps.add(step);
-  step->edits = transaction_->keep();
-  step->edits.shrink_to_fit();
+  transaction_->keep(step->edits);
   for (StepPtr& amended : amended_) steps.replace(std::move(amended));
   amended_.clear();
   // What was reversed before cannot return beside it.

@@ -137,10 +137,18 @@ bool is_nothing(const Edit& edit) {
 bool Transaction::changed() const { return !std::all_of(edits_.begin(), edits_.end(), is_nothing); }
 
 std::vector<Edit> Transaction::keep() {
+  std::erase_if(edits_, is_nothing);
   index_ = {};
   inserted_.clear();
-  std::erase_if(edits_, is_nothing);
   return std::exchange(edits_, {});
+}
+
+void Transaction::keep(std::vector<Edit>& journal) {
+  for (Edit& edit : edits_)
+    if (!is_nothing(edit)) journal.push_back(std::move(edit));
+  index_ = {};
+  inserted_.clear();
+  edits_.clear();
 }
 
 void Transaction::rollback() noexcept {

@@ -40,8 +40,10 @@ class Transaction {
 
   const std::vector<Edit>& edits() const { return edits_; }
   bool changed() const;
-  // Ends the transaction: what was written stays. Returns the journal, one edit per object.
+  // Ends the transaction: what was written stays. The journal is returned, one edit per object, or
+  // goes where there is room for it.
   std::vector<Edit> keep();
+  void keep(std::vector<Edit>& journal);
   void rollback() noexcept;
 
  private:

@@ -191,7 +191,8 @@ void Graph::leave_ring(NodeId id, const Node& node) {
   Rings* rings = rings_of(node);
   if (!rings) return;
   const Name& name = bound_name(node);
-  rings->leave(name.hash(), id.value, any_in(*rings, name));
+  const bool alone = rings->is_alone(id.value);
+  rings->leave(name.hash(), id.value, alone ? id.value : any_in(*rings, name));
 }
 
 }  // namespace refx

@@ -34,7 +34,10 @@ State::Ptr State::exchange(StateId id, Ptr value) {
   const void*& known = storages_[id.value];
   if (storage != known) {
     sharers_.reserve(id.value);
-    if (known) sharers_.leave(hash_of(known), id.value, any_with(known));
+    if (known) {
+      const bool alone = sharers_.is_alone(id.value);
+      sharers_.leave(hash_of(known), id.value, alone ? id.value : any_with(known));
+    }
     if (storage) sharers_.enter(hash_of(storage), id.value, any_with(storage));
     known = storage;
   }

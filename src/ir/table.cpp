@@ -1,7 +1,10 @@
 #include "refx/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "refx/error.h"
 #include "refx/module.h"
@@ -91,9 +94,12 @@ template <class T>
 Name Table<T>::fresh_name(const Name& base) const {
   if (!name_taken(base)) return base;
   std::uint64_t& taken = numbered_[base];
+  fmt::memory_buffer name;
   for (;; ++taken) {
-    const Name name = base + "_" + std::to_string(taken + 1);
-    if (!name_taken(name)) return name;
+    name.clear();
+    fmt::format_to(std::back_inserter(name), "{}_{}", base, taken + 1);
+    const std::string_view text(name.data(), name.size());
+    if (!name_taken(text)) return text;
   }
 }
 

@@ -101,7 +101,7 @@ std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
   return norm;
 }
 
-std::string BatchNormOp::path(const Model& model) const {
+Name BatchNormOp::path(const Model& model) const {
   if (module) return model.modules()[module].name;
   if (!mean.state) return site_name(model.graph()[node]);
   return owner_path(model.state()[mean.state].name);

@@ -205,7 +205,7 @@ Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node
   const Name& weight_name = editor.state()[layer.weight.state].name;
   const std::string own = weight_name.find('.') == weight_name.npos
                               ? weight_name + "_bias"
-                              : owner_path(weight_name) + ".bias";
+                              : fmt::format("{}.bias", owner_path(weight_name));
   const Name name = editor.state().find(own) ? editor.state().fresh_name(own) : Name(own);
   if (layer.module) set_module_parameter(editor, layer.module, "bias", true);
   layer.bias = add_param(editor, layer.weight, name, new_bias, node);

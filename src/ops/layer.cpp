@@ -74,7 +74,7 @@ std::string why_not_rewritable(const Model& model, const Layer& layer, Tensors t
 
 }  // namespace
 
-std::string Layer::path(const Model& model) const {
+Name Layer::path(const Model& model) const {
   if (module) return model.modules()[module].name;
   if (!weight.state) return site_name(model.graph()[node]);
   return owner_path(model.state()[weight.state].name);

@@ -22,7 +22,7 @@ struct Layer {
   std::string problem;  // why it cannot be rewritten although it is one; empty if it can
 
   // "encoder.0.query": the module path, as its weight's name tells it.
-  std::string path(const Model& model) const;
+  Name path(const Model& model) const;
 };
 
 // Fills spelling, input, weight and bias of a call that takes arguments of these names, and what is

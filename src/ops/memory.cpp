@@ -15,6 +15,7 @@ Writes::Writes(const Model& model) : graph_(model.graph()), parent_(model.graph(
     if (const Name& name = bound_state(node); !name.empty()) {
       const StateId state = model.state().find(name);
       if (!state || !model.state().tensor(state).has_storage()) continue;
+      if (graph_.is_only_reader(id) && model.state().storage_sharers(state) == 1) continue;
       const void* storage = model.state().tensor(state).storage().unsafeGetStorageImpl();
       join(id, readers.emplace(storage, id).first->second);
       continue;

@@ -7,9 +7,9 @@
 
 namespace refx {
 
-std::string owner_path(std::string_view state_name) {
+std::string_view owner_path(std::string_view state_name) {
   const auto dot = state_name.rfind('.');
-  return std::string(dot == state_name.npos ? state_name : state_name.substr(0, dot));
+  return dot == state_name.npos ? state_name : state_name.substr(0, dot);
 }
 
 namespace {
@@ -32,6 +32,7 @@ std::string module_path(const Node& node) {
 
 std::string kept_modules_around(const Model& model, const Node& node) {
   std::string around;
+  if (model.kept_modules().empty()) return around;
   const std::string path = module_path(node);
   for (const std::string& module : model.kept_modules())
     if (path == module || path.starts_with(module + ".") || path.starts_with(module + "@"))
@@ -56,20 +57,20 @@ std::string site_name(const Node& node) {
   return path.empty() ? std::string(node.name) : path + "." + node.name;
 }
 
-std::string joined_paths(const std::vector<std::string>& paths) {
-  auto parent_end = [](const std::string& path) {
+std::string joined_paths(const std::vector<Name>& paths) {
+  auto parent_end = [](const Name& path) {
     const auto dot = path.rfind('.');
     return dot == path.npos ? 0 : dot + 1;
   };
   std::string_view parent = std::string_view(paths[0]).substr(0, parent_end(paths[0]));
-  for (const std::string& path : paths)
+  for (const Name& path : paths)
     while (!path.starts_with(parent)) {
       parent.remove_suffix(1);
       parent = parent.substr(0, parent.rfind('.') + 1);
     }
   constexpr std::size_t kShown = 8;
   std::vector<std::string_view> names;
-  for (const std::string& path : paths) {
+  for (const Name& path : paths) {
     if (paths.size() > kShown && names.size() == kShown - 2) {
       names.push_back("...");
       names.push_back(std::string_view(paths.back()).substr(parent.size()));

@@ -18,13 +18,13 @@ enum class Spelling {
 // A stable name for a node's site in the model, from module paths: that of the module that owns a
 // state entry ("encoder.0.query" for "encoder.0.query.weight"), or the path in the node's metadata
 // and its own name.
-std::string owner_path(std::string_view state_name);
+std::string_view owner_path(std::string_view state_name);
 std::string site_name(const Node& node);
 // The modules around a node that are still called as such when the program is unflattened.
 std::string kept_modules_around(const Model& model, const Node& node);
 // Why users of `value` cannot read `by` instead: one of them is in such a module, another is not.
 std::string why_not_across_modules(const Model& model, NodeId value, NodeId by);
 // {"a.b.query", "a.b.key"} -> "a.b.{query,key}"; long lists are shortened.
-std::string joined_paths(const std::vector<std::string>& paths);
+std::string joined_paths(const std::vector<Name>& paths);
 
 }  // namespace refx

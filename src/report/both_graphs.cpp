@@ -14,12 +14,12 @@ namespace {
 // The path of the module that a node belongs to; empty: the model itself.
 std::string module_of(const Node& node) {
   if (const std::string_view state = bound_state(node); !state.empty())
-    return state.find('.') == state.npos ? "" : owner_path(state);
+    return std::string(state.find('.') == state.npos ? "" : owner_path(state));
   std::string place = site_name(node);  // the path, a dot, the name
   place.erase(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();
   if (place.empty() && node.op == Opcode::call_module && node.target.find('.') != std::string::npos)
-    return owner_path(node.target);
+    return std::string(owner_path(node.target));
   return place;
 }
 
@@ -66,7 +66,7 @@ void BothGraphs::collect_rewritten(const Model& original, const Model& current) 
         if (before && after && before->tensor.is_same(after->tensor)) continue;
         const Name& name = (after ? after : before)->name;
         if (before && after) rewritten_state_.insert(name);
-        rewritten_modules_.insert(owner_path(name));
+        rewritten_modules_.emplace(owner_path(name));
       } else if (const auto* module = std::get_if<Change<Module>>(&edit)) {
         const Module* before = original.modules().find(module->id);
         const Module* after = current.modules().find(module->id);

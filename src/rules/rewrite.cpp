@@ -149,7 +149,7 @@ class Rewriter {
     if (!rule_.once) return;
     const auto results = compute_once(rule_, editor_.model(), match_);
     const Param like = weights_of_once(rule_, match_).at(0);
-    const std::string path = owner_path(editor_.state()[like.state].name);
+    const std::string path(owner_path(editor_.state()[like.state].name));
     for (std::size_t i = 0; i < results.size(); ++i) {
       const NodeId form = rule_.after.named.at(rule_.once_names[i]);
       if (rule_.after.model.graph().num_users(form) == 0) continue;  // a step on the way

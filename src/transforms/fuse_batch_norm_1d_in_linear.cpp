@@ -86,7 +86,7 @@ bool is_one_dimensional(const Model& model, const BatchNormOp& norm) {
 }
 
 Site site_of(const Model& model, const Pair& pair) {
-  const std::string linear = pair.linear.path(model), norm = pair.norm.path(model);
+  const Name linear = pair.linear.path(model), norm = pair.norm.path(model);
   return {pair.norm_first ? joined_paths({norm, linear}) : joined_paths({linear, norm}),
           {pair.inner(), pair.outer()}};
 }

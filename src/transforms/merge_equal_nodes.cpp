@@ -137,8 +137,8 @@ std::string why_not_equal(const Model& model, NodeId id, NodeId first, const Sha
 }
 
 Site site_of(const Graph& graph, std::vector<NodeId> nodes) {
-  std::vector<std::string> names;
-  for (NodeId id : nodes) names.push_back(site_name(graph[id]));
+  std::vector<Name> names;
+  for (NodeId id : nodes) names.emplace_back(site_name(graph[id]));
   return {joined_paths(names), std::move(nodes)};
 }
 

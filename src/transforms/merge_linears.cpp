@@ -11,10 +11,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/SmallVector.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "ops/layer.h"
 #include "ops/memory.h"
@@ -55,7 +55,9 @@ std::string difference(const Model& model, const LinearOp& a, const LinearOp& b)
 
 Site site_of(const Model& model, const std::vector<LinearOp>& linears) {
   Site site;
-  std::vector<std::string> paths;
+  site.nodes.reserve(linears.size());
+  std::vector<Name> paths;
+  paths.reserve(linears.size());
   for (const LinearOp& linear : linears) {
     paths.push_back(linear.path(model));
     site.nodes.push_back(linear.node);
@@ -69,9 +71,9 @@ struct Group {
   std::vector<LinearOp> linears;
   std::size_t biased = 0;  // the first with a bias, if there is one
 
-  void add(const LinearOp& linear) {
+  void add(LinearOp linear) {
     if (linear.bias && (linears.empty() || !linears[biased].bias)) biased = linears.size();
-    linears.push_back(linear);
+    linears.push_back(std::move(linear));
   }
 };
 
@@ -80,29 +82,30 @@ std::string difference(const Model& model, const Group& group, const LinearOp& l
   return why.empty() ? difference(model, group.linears[group.biased], linear) : why;
 }
 
-std::vector<Group> by_kind(const Model& model, const std::vector<LinearOp>& linears) {
+std::vector<Group> by_kind(const Model& model, std::vector<LinearOp> linears) {
   std::vector<Group> groups;
-  for (const LinearOp& linear : linears) {
+  for (LinearOp& linear : linears) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& other) {
       return difference(model, other, linear).empty();
     });
-    if (group == groups.end()) group = groups.emplace(group);
-    group->add(linear);
+    if (group == groups.end()) {
+      group = groups.emplace(group);
+      group->linears.reserve(groups.size() == 1 ? linears.size() : 2);
+    }
+    group->add(std::move(linear));
   }
   return groups;
 }
 
-void judge_group(const Model& model, const std::vector<LinearOp>& linears, LazyWrites& writes,
+void judge_group(const Model& model, std::vector<LinearOp> linears, LazyWrites& writes,
                  Findings& findings) {
-  std::vector<LinearOp> usable;
-  for (const LinearOp& linear : linears) {
-    if (linear.problem.empty())
-      usable.push_back(linear);
-    else
-      findings.refusals.push_back({{linear.path(model), {linear.node}}, linear.problem});
-  }
-  if (usable.size() < 2) return;
-  const std::vector<Group> groups = by_kind(model, usable);
+  std::erase_if(linears, [&](const LinearOp& linear) {
+    if (linear.problem.empty()) return false;
+    findings.refusals.push_back({{linear.path(model), {linear.node}}, linear.problem});
+    return true;
+  });
+  if (linears.size() < 2) return;
+  const std::vector<Group> groups = by_kind(model, std::move(linears));
   for (const Group& group : groups) {
     const std::vector<LinearOp>& members = group.linears;
     if (members.size() == 1) {
@@ -149,6 +152,7 @@ std::string merged_path(const Model& model, const std::vector<LinearOp>& linears
 // Called without gradients: so the parts need not be detached.
 at::Tensor merged_weight(const Model& model, const std::vector<LinearOp>& linears) {
   std::vector<at::Tensor> parts;
+  parts.reserve(linears.size());
   for (const LinearOp& linear : linears) parts.push_back(tensor_of(model, linear.weight));
   at::Tensor merged = joined(parts, 0);
   return merged.set_requires_grad(tensor_of(model, linears[0].weight).requires_grad());
@@ -156,6 +160,7 @@ at::Tensor merged_weight(const Model& model, const std::vector<LinearOp>& linear
 
 at::Tensor merged_bias(const Model& model, const std::vector<LinearOp>& linears) {
   std::vector<at::Tensor> parts;
+  parts.reserve(linears.size());
   bool any = false, requires_grad = false;
   for (const LinearOp& linear : linears) {
     const at::Tensor weight = tensor_of(model, linear.weight);
@@ -195,9 +200,10 @@ Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::i
     node.args = {merged, Tuple{{Ellipsis{}, Slice{{start, start + width, None{}}}}}};
   }
   if (const TypePtr& whole = editor.graph()[merged].type; whole && old.type) {
-    auto type = std::make_shared<TensorType>(*old.type);
-    type->strides = contiguous_strides(whole->sizes);
-    node.type = std::move(type);
+    const TensorType& is = *old.type;
+    node.type = std::make_shared<TensorType>(TensorType{is.dtype, is.sizes,
+                                                        contiguous_strides(whole->sizes), is.device,
+                                                        is.layout, is.requires_grad});
   }
   return node;
 }
@@ -205,22 +211,26 @@ Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::i
 }  // namespace
 
 Findings MergeLinears::find(const Model& model) const {
-  std::vector<std::vector<NodeId>> groups;
-  std::unordered_map<NodeId, std::size_t> group_of;
+  std::vector<c10::SmallVector<NodeId, 4>> groups;
+  std::vector<std::uint32_t> group_of(model.graph().id_limit());  // by input; 0: none
   for (NodeId id : model.graph()) {
     const NodeId input = LinearOp::input_of(model, id);
     if (!input) continue;
-    const auto [it, added] = group_of.emplace(input, groups.size());
-    if (added) groups.emplace_back();
-    groups[it->second].push_back(id);
+    std::uint32_t& group = group_of[input.value];
+    if (group == 0) {
+      groups.emplace_back();
+      group = static_cast<std::uint32_t>(groups.size());
+    }
+    groups[group - 1].push_back(id);
   }
   Findings findings;
   LazyWrites writes(model);
   for (const auto& group : groups) {
     if (group.size() == 1) continue;
     std::vector<LinearOp> linears;
+    linears.reserve(group.size());
     for (NodeId id : group) linears.push_back(*LinearOp::match(model, id));
-    judge_group(model, linears, writes, findings);
+    judge_group(model, std::move(linears), writes, findings);
   }
   return findings;
 }
@@ -229,6 +239,7 @@ void MergeLinears::apply(Editor& editor, const Site& site) const {
   const c10::InferenceMode ordinary_tensors(false);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::vector<LinearOp> linears;
+  linears.reserve(site.nodes.size());
   for (NodeId id : site.nodes) linears.push_back(LinearOp::at(editor.model(), id));
   const LinearOp& first = linears[0];
   const at::Tensor bias = merged_bias(editor.model(), linears);

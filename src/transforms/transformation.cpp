@@ -33,18 +33,21 @@ void let_go_replaced(const Step& step) {
       let_go_content(change->before->tensor);
 }
 
-StepId apply_site(Model& model, const Transformation& transformation, Editor::Label what,
+StepId apply_site(Editor& editor, const Transformation& transformation, Editor::Label what,
                   const Site& site, std::vector<Refusal>& refused) try {
-  Editor editor(model);
   transformation.apply(editor, site);
-  if (!editor.changed()) return {};
+  if (!editor.changed()) {
+    editor.roll_back();
+    return {};
+  }
   what.site = site.name;
   for (NodeId node : site.nodes)
-    if (model.graph().contains(node)) editor.mark(node, what.signature);
+    if (editor.graph().contains(node)) editor.mark(node, what.signature);
   const StepId id = editor.commit(std::move(what));
-  let_go_replaced(model.history()[id]);
+  let_go_replaced(editor.model().history()[id]);
   return id;
 } catch (const Refused& why) {
+  editor.roll_back();
   refused.push_back({site, why.what()});
   return {};
 } catch (const c10::Error& error) {
@@ -82,6 +85,7 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
   const std::size_t large = kMaxGrowth * model.graph().size() + kSmallGraph;
   const Editor::Label what = label(transformation, {});
   IdSet<Node> made;
+  Editor editor(model);
   for (int round = 0;; ++round) {
     Findings findings = transformation.find_to_apply(model);
     std::vector<Refusal> refused;
@@ -94,7 +98,7 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
         continue;
       }
       if (model.graph().size() > large && lies_in(site, made)) continue;
-      const StepId id = apply_site(model, transformation, what, site, refused);
+      const StepId id = apply_site(editor, transformation, what, site, refused);
       if (!id) continue;
       any = true;
       for (NodeId node : site.nodes) written.insert(node);

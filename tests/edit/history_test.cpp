@@ -285,6 +285,49 @@ class Unregistered : public Transformation {
   }
 };
 
+// Writes at every division; then refuses the first, and takes back what it wrote at the second.
+class HalfWay : public Transformation {
+ public:
+  std::string name() const override { return "half-way"; }
+  bool settles() const override { return true; }
+  Findings find(const Model& model) const override {
+    Findings findings;
+    for (NodeId id : model.graph())
+      if (model.graph()[id].target == "aten.div.Tensor")
+        findings.sites.push_back({model.graph()[id].name, {id}});
+    return findings;
+  }
+  void apply(Editor& editor, const Site& site) const override {
+    const Node& division = editor.graph()[site.nodes[0]];
+    const NodeId copy = editor.insert_after(
+        site.nodes[0], {.target = division.target, .args = division.args, .type = division.type});
+    editor.add_piece({editor.state().first(), editor.state().first(), 0, 0, 1});
+    if (site.name == "div") throw Refused("not here");
+    if (site.name == "div_2") return editor.replace_uses(site.nodes[0], copy);
+    editor.erase_node(copy);
+  }
+};
+
+TEST(Apply, WhatARewriteDidBeforeItRefusedIsTakenBack) {
+  Writer w(Spelling::aten);
+  const NodeId x = w.linear(w.input({2, 4}), "a", 4);
+  NodeId sum = x;
+  for (int i = 0; i < 3; ++i) sum = w.call("add", {sum, w.divide(x, 8)}, "Tensor");
+  Model model = w.build(sum);
+  const std::string before = snapshot(model);
+  const Outcome outcome = HalfWay()(model);
+  ASSERT_EQ(outcome.refusals.size(), 1u);
+  EXPECT_EQ(outcome.refusals[0].site.name, "div");
+  ASSERT_EQ(outcome.steps.size(), 1u);
+  const Step& step = model.history()[outcome.steps[0]];
+  EXPECT_EQ(step.site, "div_2");
+  EXPECT_EQ(step.edits.size(), 3u);  // the copy, its reader, and the mark
+  EXPECT_EQ(step.pieces.size(), 1u);
+  EXPECT_FALSE(model.graph().find("div_4"));  // names are free again
+  reverse_all(model);
+  EXPECT_EQ(snapshot(model), before);
+}
+
 TEST(Reverse, ReportsWhatItHadToDrop) {
   Model model = two_blocks();
   FuseBiasInLinear()(model);
