@@ -113,8 +113,8 @@ std::optional<at::Tensor> scaled_rows(const at::Tensor& weight, const at::Tensor
   float* out = result.mutable_data_ptr<float>();
   std::atomic<bool> finite = true;
   at::parallel_for(0, rows, std::max<std::int64_t>(1, kAtOnce / width), [&](auto begin, auto end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      if (!scale(in + row * width, factors[row], out + row * width, width)) finite = false;
+    if (!scale_rows(in + begin * width, factors + begin, out + begin * width, end - begin, width))
+      finite = false;
   });
   return finite ? std::optional(result) : std::nullopt;
 }

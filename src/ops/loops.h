@@ -14,8 +14,9 @@ struct Statistics {
 };
 void affine(const Statistics& norm, double* scale, double* shift, std::size_t size);
 
-// Products in fp64, rounded once. Whether all of them are finite.
-bool scale(const float* in, double factor, float* out, std::int64_t size);
+// Rows, each times its factor: products in fp64, rounded once. Whether all of them are finite.
+bool scale_rows(const float* in, const double* factors, float* out, std::int64_t rows,
+                std::int64_t width);
 
 // The bits of the largest magnitude. Without its sign a float is the larger the larger its bits
 // are, infinity and nan last.
