@@ -3,28 +3,69 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/core/CPUAllocator.h>
+#include <c10/core/Allocator.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
+#include <memory>
+#include <new>
+#include <utility>
 
 namespace refx {
 
 namespace {
 
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr std::size_t kWorth = kLargePage / 4;  // below, one large page costs more than small ones
+constexpr std::size_t kOwn = kLargePage * 4;    // from here, a weight has its pages for itself
+constexpr std::size_t kBlock = kLargePage * 16;
+
+// Only whole pages become large: no more memory is taken than was asked for.
+char* large_pages(std::size_t size) {
+  void* data = nullptr;
+  if (posix_memalign(&data, kLargePage, size) != 0) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  madvise(data, size / kLargePage * kLargePage, MADV_HUGEPAGE);
+#endif
+  return static_cast<char*>(data);
+}
+
+// A run of pages, of which weights take their parts one after another. The parts keep it.
+class Block {
+ public:
+  void* take(std::size_t size) {
+    constexpr std::size_t kAlignment = 64;
+    const std::size_t at = (taken_ + kAlignment - 1) / kAlignment * kAlignment;
+    if (size > kBlock - at) return nullptr;
+    taken_ = at + size;
+    return memory_.get() + at;
+  }
+
+ private:
+  struct Free {
+    void operator()(char* data) const { std::free(data); }
+  };
+  std::unique_ptr<char, Free> memory_{large_pages(kBlock)};
+  std::size_t taken_ = 0;
+};
+using BlockPtr = std::shared_ptr<Block>;
 
 class LargePages final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
-    void* data = nullptr;
-    if (size < kLargePage || posix_memalign(&data, kLargePage, size) != 0)
-      return c10::GetCPUAllocator()->allocate(size);
-#ifdef MADV_HUGEPAGE
-    // Only whole ones: no more memory is taken than was asked for.
-    madvise(data, size / kLargePage * kLargePage, MADV_HUGEPAGE);
-#endif
-    return {data, data, &std::free, c10::kCPU};
+    if (size >= kOwn) {
+      char* data = large_pages(size);
+      return {data, data, &std::free, c10::kCPU};
+    }
+    thread_local std::weak_ptr<Block> last;
+    BlockPtr block = last.lock();
+    void* data = block ? block->take(size) : nullptr;
+    if (!data) {
+      last = block = std::make_shared<Block>();
+      data = block->take(size);
+    }
+    auto* keeper = new BlockPtr(std::move(block));
+    return {data, keeper, [](void* block) { delete static_cast<BlockPtr*>(block); }, c10::kCPU};
   }
 
   void copy_data(void* to, const void* from, std::size_t count) const override {
@@ -43,7 +84,7 @@ at::Tensor empty_in_large_pages(at::IntArrayRef sizes, at::IntArrayRef strides,
 
 at::Tensor empty_like_weight(const at::Tensor& weight) {
   const bool large =
-      weight.is_cpu() && weight.is_non_overlapping_and_dense() && weight.nbytes() >= kLargePage;
+      weight.is_cpu() && weight.is_non_overlapping_and_dense() && weight.nbytes() >= kWorth;
   return large ? empty_in_large_pages(weight.sizes(), weight.strides(), weight.scalar_type())
                : at::empty_like(weight);
 }
@@ -56,7 +97,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
     bytes += part.nbytes();
     sizes[dim] += part.size(dim);
   }
-  if (!parts[0].is_cpu() || bytes < kLargePage) return at::cat(parts, dim);
+  if (!parts[0].is_cpu() || bytes < kWorth) return at::cat(parts, dim);
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0; stride *= sizes[i]) strides[i] = stride;
   at::Tensor whole = empty_in_large_pages(sizes, strides, parts[0].scalar_type());

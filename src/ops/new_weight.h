@@ -7,7 +7,7 @@
 namespace refx {
 
 // Tensors for weights that a rewrite makes. The first touch of new memory costs more than what is
-// written there: large ones lie in large pages, where the system has some to give.
+// written there: those that are not small lie in large pages, where the system has some to give.
 
 // As at::empty_like.
 at::Tensor empty_like_weight(const at::Tensor& weight);

@@ -1,5 +1,6 @@
 #include "ops/new_weight.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -18,6 +19,21 @@ TEST(NewWeight, PartsAreJoinedAsTorchDoesIt) {
       EXPECT_TRUE(at::equal(whole, at::cat({a, wide}, dim)));
       EXPECT_TRUE(whole.is_contiguous());
     }
+}
+
+// Weights of a few hundred kilobytes are neighbours in memory, and else nothing to each other.
+TEST(NewWeight, SmallerOnesAreIndependent) {
+  const at::Tensor weight = at::rand({300, 501});
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 200; ++i) {
+    weights.push_back(empty_like_weight(weight).copy_(weight + i));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(weights[i].const_data_ptr()) % 64, 0u);
+    EXPECT_EQ(weights[i].storage().nbytes(), weight.nbytes());
+    EXPECT_TRUE(i == 0 || !weights[i].is_alias_of(weights[i - 1]));
+  }
+  for (int i = 0; i < 200; i += 2) weights[i].reset();
+  const std::vector<at::Tensor> more(20, empty_like_weight(weight).fill_(-1));
+  for (int i = 1; i < 200; i += 2) EXPECT_TRUE(at::equal(weights[i], weight + i));
 }
 
 TEST(NewWeight, LargeOnesStandOnALargePageAndCanGrow) {
