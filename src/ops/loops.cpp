@@ -32,30 +32,28 @@ bool scale(const float* in, double factor, float* out, std::int64_t size) {
 }
 
 #ifdef __x86_64__
-// The same products, eight at a time. What is to come is asked for ahead, and what is done goes
-// past the cache, which else would read it first: together as fast as a copy.
+// The same products, eight at a time. What is to come, here and there, is asked for ahead: then it
+// is nearly as fast as a copy.
 __attribute__((target("avx2"))) bool scale_wide(const float* in, double factor, float* out,
                                                 std::int64_t size) {
-  constexpr std::int64_t kWidth = 8, kAhead = 1024;
-  const auto unaligned = (-reinterpret_cast<std::uintptr_t>(out) / sizeof(float)) % kWidth;
-  const std::int64_t first = std::min(size, static_cast<std::int64_t>(unaligned));
-  const std::int64_t last = first + (size - first) / kWidth * kWidth;
+  constexpr std::int64_t kWidth = 8, kAhead = 512;
+  const std::int64_t last = size / kWidth * kWidth;
   const __m256d factors = _mm256_set1_pd(factor);
   const __m256i magnitude = _mm256_set1_epi32(kMagnitude), more = _mm256_set1_epi32(kOneMore);
   __m256i all = _mm256_setzero_si256();
-  for (std::int64_t i = first; i < last; i += kWidth) {
-    _mm_prefetch(reinterpret_cast<const char*>(in + i + kAhead), _MM_HINT_T0);
+  for (std::int64_t i = 0; i < last; i += kWidth) {
+    __builtin_prefetch(in + i + kAhead);
+    __builtin_prefetch(out + i + kAhead, /*for writing=*/1);
     const __m256d low = _mm256_cvtps_pd(_mm_loadu_ps(in + i));
     const __m256d high = _mm256_cvtps_pd(_mm_loadu_ps(in + i + kWidth / 2));
     const __m256 products = _mm256_set_m128(_mm256_cvtpd_ps(_mm256_mul_pd(high, factors)),
                                             _mm256_cvtpd_ps(_mm256_mul_pd(low, factors)));
-    _mm256_stream_ps(out + i, products);
+    _mm256_storeu_ps(out + i, products);
     const __m256i bits = _mm256_and_si256(_mm256_castps_si256(products), magnitude);
     all = _mm256_or_si256(all, _mm256_add_epi32(bits, more));
   }
-  const bool ends =
-      scale(in, factor, out, first) & scale(in + last, factor, out + last, size - last);
-  return ends && _mm256_movemask_ps(_mm256_castsi256_ps(all)) == 0;
+  const bool end = scale(in + last, factor, out + last, size - last);
+  return end && _mm256_movemask_ps(_mm256_castsi256_ps(all)) == 0;
 }
 #endif
 
@@ -67,16 +65,12 @@ bool scale_rows(const float* in, const double* factors, float* out, std::int64_t
   auto each = [&](auto scale_row) {
     for (std::int64_t row = 0; row < rows; ++row)
       finite &= scale_row(in + row * width, factors[row], out + row * width, width);
+    return finite;
   };
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2")) {
-    each(scale_wide);
-    _mm_sfence();  // what went past the cache is there for all
-    return finite;
-  }
+  if (__builtin_cpu_supports("avx2")) return each(scale_wide);
 #endif
-  each(scale);
-  return finite;
+  return each(scale);
 }
 
 std::uint32_t largest_bits(const float* data, std::int64_t size) {
