@@ -1,10 +1,8 @@
 #include "book/call.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <unordered_map>
 
@@ -198,9 +196,7 @@ StateId Call::tensor(std::string_view name) const {
   if (!at || !layer_ || *at >= layer_->operation.actuals.size()) return {};
   const Operation::Actual& actual = layer_->operation.actuals[*at];
   if (actual.kind != Operation::Actual::Kind::tensor) return {};
-  fmt::memory_buffer path;
-  fmt::format_to(std::back_inserter(path), "{}.{}", module_->name, actual.name);
-  return model_->state().find(std::string_view(path.data(), path.size()));
+  return model_->state().find(module_->name + "." + actual.name);
 }
 
 std::string_view name_of_call(const Model& model, const Node& node) {

@@ -224,13 +224,10 @@ void Editor::erase_module(ModuleId id) {
 }
 
 void Editor::mark(NodeId id, const Name& signature) {
-  const std::vector<Name>& marks = graph()[id].marks;
+  std::vector<Name> marks = graph()[id].marks;
   if (std::find(marks.begin(), marks.end(), signature) != marks.end()) return;
-  std::vector<Name> more;
-  more.reserve(marks.size() + 1);
-  more = marks;
-  more.push_back(signature);
-  set_marks(id, std::move(more));
+  marks.push_back(signature);
+  set_marks(id, std::move(marks));
 }
 
 void Editor::unmark(NodeId id, const Name& signature) {

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "ir/content.h"
 #include "refx/history.h"
 
@@ -10,17 +8,10 @@ TensorStamp stamp_of(StateId state, const at::TensorBase& tensor) {
 }
 
 std::vector<TensorStamp> stamps_of(const std::vector<Edit>& edits) {
-  const auto wrote = [](const Edit& edit) {
-    const auto* change = std::get_if<Change<StateEntry>>(&edit);
-    return change && change->after;
-  };
   std::vector<TensorStamp> stamps;
-  stamps.reserve(std::count_if(edits.begin(), edits.end(), wrote));
   for (const Edit& edit : edits)
-    if (wrote(edit)) {
-      const auto& change = std::get<Change<StateEntry>>(edit);
-      stamps.push_back(stamp_of(change.id, change.after->tensor));
-    }
+    if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after)
+      stamps.push_back(stamp_of(change->id, change->after->tensor));
   return stamps;
 }
 

@@ -55,10 +55,10 @@ std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes) {
 
 TypePtr with_last_dim(const TypePtr& type, std::int64_t size) {
   if (!type || type->sizes.empty()) return nullptr;
-  std::vector<Dim> sizes = type->sizes;
-  sizes.back() = size;
-  return std::make_shared<TensorType>(TensorType{
-      type->dtype, std::move(sizes), {}, type->device, type->layout, type->requires_grad});
+  auto copy = std::make_shared<TensorType>(*type);
+  copy->sizes.back() = size;
+  copy->strides.clear();
+  return copy;
 }
 
 }  // namespace refx

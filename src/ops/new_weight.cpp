@@ -3,7 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -53,10 +53,25 @@ using BlockPtr = std::shared_ptr<Block>;
 class LargePages final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
-    if (size >= kOwn) {
-      char* data = large_pages(size);
-      return {data, data, &std::free, c10::kCPU};
+    try {
+      if (size >= kOwn) return own(size);
+      if (size >= kWorth) return part(size);
+    } catch (const std::bad_alloc&) {  // torch may have some, or says how much was asked for
     }
+    return c10::GetCPUAllocator()->allocate(size);
+  }
+
+  void copy_data(void* to, const void* from, std::size_t count) const override {
+    default_copy_data(to, from, count);
+  }
+
+ private:
+  static c10::DataPtr own(std::size_t size) {
+    char* data = large_pages(size);
+    return {data, data, &std::free, c10::kCPU};
+  }
+
+  static c10::DataPtr part(std::size_t size) {
     thread_local std::weak_ptr<Block> last;
     BlockPtr block = last.lock();
     void* data = block ? block->take(size) : nullptr;
@@ -66,10 +81,6 @@ class LargePages final : public c10::Allocator {
     }
     auto* keeper = new BlockPtr(std::move(block));
     return {data, keeper, [](void* block) { delete static_cast<BlockPtr*>(block); }, c10::kCPU};
-  }
-
-  void copy_data(void* to, const void* from, std::size_t count) const override {
-    default_copy_data(to, from, count);
   }
 };
 

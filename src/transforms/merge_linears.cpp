@@ -200,10 +200,9 @@ Node columns(const Editor& editor, const LinearOp& linear, NodeId merged, std::i
     node.args = {merged, Tuple{{Ellipsis{}, Slice{{start, start + width, None{}}}}}};
   }
   if (const TypePtr& whole = editor.graph()[merged].type; whole && old.type) {
-    const TensorType& is = *old.type;
-    node.type = std::make_shared<TensorType>(TensorType{is.dtype, is.sizes,
-                                                        contiguous_strides(whole->sizes), is.device,
-                                                        is.layout, is.requires_grad});
+    auto type = std::make_shared<TensorType>(*old.type);
+    type->strides = contiguous_strides(whole->sizes);
+    node.type = std::move(type);
   }
   return node;
 }
