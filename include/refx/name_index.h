@@ -9,6 +9,12 @@
 
 namespace refx {
 
+// A hash of a number, such that neighbours do not come to lie side by side; and of an address.
+inline std::size_t spread(std::uint64_t number) { return (number * 0x9e3779b97f4a7c15) >> 32; }
+inline std::size_t spread(const void* address) {
+  return spread(std::uint64_t{reinterpret_cast<std::uintptr_t>(address)});
+}
+
 // Ids by the hashes of names: whoever keeps the names says which of the ids under one hash is
 // meant. It never shrinks, so that what was taken out returns without memory.
 class REFX_API NameIndex {

@@ -33,11 +33,16 @@ class REFX_API Rings {
   bool is_alone(std::uint32_t id) const { return id < places_.size() && places_[id].next == id; }
 
   void reserve(std::uint32_t id);  // enter() then needs no memory
-  // `any` is what any() says before.
+  // `any` is what any() says before; who leaves is asked for it only where there are others.
   void enter(std::size_t hash, std::uint32_t id, std::uint32_t any);
-  void leave(std::size_t hash, std::uint32_t id, std::uint32_t any);
+  template <class F>
+  void leave(std::size_t hash, std::uint32_t id, F&& any) {
+    leave_for(hash, id, is_alone(id) ? id : any());
+  }
 
  private:
+  void leave_for(std::size_t hash, std::uint32_t id, std::uint32_t any);
+
   struct Place {
     std::uint32_t prev = kNone, next = kNone;
     std::uint32_t count = 0;  // of the group, in the one that is in the index

@@ -10,15 +10,6 @@
 
 namespace refx::fx {
 
-namespace {
-
-std::size_t hash_of(py::handle node) {
-  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // the low bits of addresses are equal
-  return (reinterpret_cast<std::uintptr_t>(node.ptr()) * kGolden) >> 32;
-}
-
-}  // namespace
-
 void Tables::grow(std::uint32_t size) {
   if (seen.size() >= size) return;
   if (seen.capacity() < size) seen.reserve(size + size / 4 + 16);
@@ -36,19 +27,20 @@ py::object Tables::node(NodeId id) const {
 }
 
 NodeId Tables::id_of(py::handle node) const {
-  return NodeId(ids_.find(hash_of(node), [&](std::uint32_t id) { return seen[id].node.is(node); }));
+  return NodeId(
+      ids_.find(spread(node.ptr()), [&](std::uint32_t id) { return seen[id].node.is(node); }));
 }
 
 void Tables::set_id(py::handle node, NodeId id) {
   const NodeId former = id_of(node);
   grow(id.value + 1);
   seen[id.value].node = py::reinterpret_borrow<py::object>(node);
-  if (former) return ids_.replace(hash_of(node), former.value, id.value);
-  ids_.insert(hash_of(node), id.value);
+  if (former) return ids_.replace(spread(node.ptr()), former.value, id.value);
+  ids_.insert(spread(node.ptr()), id.value);
 }
 
 void Tables::drop_id(py::handle node) {
-  if (const NodeId id = id_of(node)) ids_.erase(hash_of(node), id.value);
+  if (const NodeId id = id_of(node)) ids_.erase(spread(node.ptr()), id.value);
 }
 
 void Tables::forget_erased(const std::vector<std::uint32_t>& needed) {

@@ -9,9 +9,6 @@ namespace refx {
 namespace {
 constexpr std::size_t kIndexFrom = 16;  // below, a scan is faster than a hash
 
-// Ids are mostly consecutive, and would fill places that lie side by side.
-std::size_t hash_of(NodeId id) { return (id.value * 0x9e3779b97f4a7c15) >> 32; }
-
 }  // namespace
 
 UserSet::UserSet(const UserSet& other)
@@ -26,8 +23,8 @@ UserSet& UserSet::operator=(UserSet other) noexcept {
 
 std::size_t UserSet::position(NodeId user) const {
   if (index_) {
-    const std::uint32_t at =
-        index_->find(hash_of(user), [&](std::uint32_t place) { return users_[place].id == user; });
+    const std::uint32_t at = index_->find(
+        spread(user.value), [&](std::uint32_t place) { return users_[place].id == user; });
     return at == NameIndex::kNone ? users_.size() : at;
   }
   return std::find_if(users_.begin(), users_.end(), [&](const User& u) { return u.id == user; }) -
@@ -43,10 +40,11 @@ void UserSet::add(NodeId user) {
   users_.push_back({user, 1});
   try {
     if (index_) {
-      index_->insert(hash_of(user), static_cast<std::uint32_t>(at));
+      index_->insert(spread(user.value), static_cast<std::uint32_t>(at));
     } else if (users_.size() > kIndexFrom) {
       auto index = std::make_unique<NameIndex>();
-      for (std::uint32_t i = 0; i < users_.size(); ++i) index->insert(hash_of(users_[i].id), i);
+      for (std::uint32_t i = 0; i < users_.size(); ++i)
+        index->insert(spread(users_[i].id.value), i);
       index_ = std::move(index);
     }
   } catch (const std::bad_alloc&) {  // without it, everything is as right and slower
@@ -61,8 +59,8 @@ void UserSet::remove(NodeId user) {
   const auto place = static_cast<std::uint32_t>(at);
   const auto last = static_cast<std::uint32_t>(users_.size() - 1);
   if (index_) {
-    index_->erase(hash_of(user), place);
-    if (place != last) index_->replace(hash_of(users_[last].id), last, place);
+    index_->erase(spread(user.value), place);
+    if (place != last) index_->replace(spread(users_[last].id.value), last, place);
   }
   users_[at] = users_.back();
   users_.pop_back();
@@ -191,8 +189,7 @@ void Graph::leave_ring(NodeId id, const Node& node) {
   Rings* rings = rings_of(node);
   if (!rings) return;
   const Name& name = bound_name(node);
-  const bool alone = rings->is_alone(id.value);
-  rings->leave(name.hash(), id.value, alone ? id.value : any_in(*rings, name));
+  rings->leave(name.hash(), id.value, [&] { return any_in(*rings, name); });
 }
 
 }  // namespace refx

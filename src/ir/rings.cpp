@@ -20,7 +20,7 @@ void Rings::enter(std::size_t hash, std::uint32_t id, std::uint32_t any) {
   ++next.count;
 }
 
-void Rings::leave(std::size_t hash, std::uint32_t id, std::uint32_t any) {
+void Rings::leave_for(std::size_t hash, std::uint32_t id, std::uint32_t any) {
   const auto [prev, next, count] = places_[id];
   if (next == id) {
     index_.erase(hash, id);

@@ -11,15 +11,10 @@ const void* storage_of(const StateEntry& entry) {
              : nullptr;
 }
 
-std::size_t hash_of(const void* storage) {
-  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // the low bits of addresses are equal
-  return (reinterpret_cast<std::uintptr_t>(storage) * kGolden) >> 32;
-}
-
 }  // namespace
 
 std::uint32_t State::any_with(const void* storage) const {
-  return sharers_.any(hash_of(storage), [&](std::uint32_t id) { return storages_[id] == storage; });
+  return sharers_.any(spread(storage), [&](std::uint32_t id) { return storages_[id] == storage; });
 }
 
 std::size_t State::storage_sharers(StateId id) const {
@@ -34,11 +29,8 @@ State::Ptr State::exchange(StateId id, Ptr value) {
   const void*& known = storages_[id.value];
   if (storage != known) {
     sharers_.reserve(id.value);
-    if (known) {
-      const bool alone = sharers_.is_alone(id.value);
-      sharers_.leave(hash_of(known), id.value, alone ? id.value : any_with(known));
-    }
-    if (storage) sharers_.enter(hash_of(storage), id.value, any_with(storage));
+    if (known) sharers_.leave(spread(known), id.value, [&] { return any_with(known); });
+    if (storage) sharers_.enter(spread(storage), id.value, any_with(storage));
     known = storage;
   }
   return Table::exchange(id, std::move(value));

@@ -26,7 +26,7 @@ TEST(Rings, GroupTheIdsThatHaveOneThingInCommonAlsoWhereHashesCollide) {
       rings.enter(hash(what), id, any(what));
       has[id] = what;
     } else {
-      rings.leave(hash(it->second), id, any(it->second));
+      rings.leave(hash(it->second), id, [&] { return any(it->second); });
       has.erase(it);
     }
     ASSERT_EQ(rings.empty(), has.empty());
