@@ -6,7 +6,9 @@
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -91,6 +93,16 @@ at::Tensor empty_in_large_pages(at::IntArrayRef sizes, at::IntArrayRef strides,
       sizes, strides, pages, c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
 }
 
+at::Tensor one_after_another(const std::vector<at::Tensor>& parts, at::IntArrayRef sizes) {
+  at::Tensor whole = at::detail::empty_cpu(sizes, parts[0].options());
+  auto* to = static_cast<char*>(whole.mutable_data_ptr());
+  for (const at::Tensor& part : parts) {
+    std::memcpy(to, part.const_data_ptr(), part.nbytes());
+    to += part.nbytes();
+  }
+  return whole;
+}
+
 }  // namespace
 
 at::Tensor empty_like_weight(const at::Tensor& weight) {
@@ -98,6 +110,13 @@ at::Tensor empty_like_weight(const at::Tensor& weight) {
       weight.is_cpu() && weight.is_non_overlapping_and_dense() && weight.nbytes() >= kWorth;
   return large ? empty_in_large_pages(weight.sizes(), weight.strides(), weight.scalar_type())
                : at::empty_like(weight);
+}
+
+bool is_small(const at::Tensor& tensor) {
+  constexpr std::int64_t kFew = 1 << 14;
+  return tensor.numel() <= kFew && tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg() &&
+         !tensor.is_conj() && !tensor.key_set().has(c10::DispatchKey::Python) &&
+         tensor.const_data_ptr();
 }
 
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
@@ -108,6 +127,8 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
     bytes += part.nbytes();
     sizes[dim] += part.size(dim);
   }
+  if (dim == 0 && std::all_of(parts.begin(), parts.end(), is_small))
+    return one_after_another(parts, sizes);
   if (!parts[0].is_cpu() || bytes < kWorth) return at::cat(parts, dim);
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0; stride *= sizes[i]) strides[i] = stride;

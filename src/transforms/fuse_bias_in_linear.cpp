@@ -26,16 +26,9 @@ std::string why_not(const Model& model, const LinearOp& linear) {
   return "";
 }
 
-// Whether its values are few and lie in memory, one after the other.
-bool is_plain(const at::Tensor& tensor) {
-  constexpr std::int64_t kFew = 1 << 14;
-  return tensor.numel() <= kFew && tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg() &&
-         !tensor.key_set().has(c10::DispatchKey::Python) && tensor.const_data_ptr();
-}
-
-// [weight column]. With few values, torch would take longer to see what it has to do.
+// [weight column]
 at::Tensor with_column(const at::Tensor& weight, const at::Tensor& column) {
-  if (!is_plain(weight) || !is_plain(column)) return joined({weight, column.unsqueeze(1)}, 1);
+  if (!is_small(weight) || !is_small(column)) return joined({weight, column.unsqueeze(1)}, 1);
   const std::int64_t rows = weight.size(0), width = weight.size(1);
   at::Tensor result = at::detail::empty_cpu({rows, width + 1}, weight.options());
   const std::size_t size = weight.element_size(), row = width * size;
