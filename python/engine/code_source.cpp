@@ -7,6 +7,7 @@ namespace refx::fx {
 py::list code_source(py::handle graph) {
   const Fx& fx = Fx::get();
   std::vector<py::object> parts;
+  parts.reserve(7 * py::len(graph.attr("nodes")) + 1);
   const py::object root = attr(graph, fx.root);
   for (py::object node = attr(root, fx.next); !node.is(root); node = attr(node, fx.next)) {
     parts.push_back(node);

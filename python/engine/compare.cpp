@@ -132,7 +132,7 @@ class Comparison {
 
   // Whether it did not come, but was there and lost what it held, to a step or just now.
   bool is_emptied(const FoundModule& found) {
-    if (survey_.called.count(found.path)) return false;
+    if (survey_.called.find(found.path)) return false;
     if (!holders_) {
       holders_.emplace(model_);
       for (const Step& step : model_.history()) holders_->add(step);
@@ -252,10 +252,10 @@ bool has_same_nodes(const Model& model, const Tables& tables, py::handle graph) 
   for (py::object at = attr(root, fx.next); !at.is(root); id = model.graph().next(id)) {
     if (!id || id.value >= tables.seen.size() || !tables.node(id).is(at)) return false;
     py::object next = attr(at, fx.next);
-    const py::object meta = attr(at, fx.meta);
-    const Opcode op = to_opcode(attr(at, fx.op));
+    const Opcode op = to_opcode(peek(at, fx.op));
     const FxNode fx_node{std::move(at), op};
-    if (!is_unchanged(model.graph()[id], tables, id, fx_node, meta)) return false;
+    if (!is_unchanged(model.graph()[id], tables, id, fx_node, peek(fx_node.node, fx.meta)))
+      return false;
     at = std::move(next);
   }
   return !id;

@@ -202,7 +202,7 @@ Opcode to_opcode(py::handle op) {
 
 void set_target(Tables& tables, py::handle target, Node& node) {
   if (node.op != Opcode::call_function) {
-    node.target = to_string(target);
+    node.target = view(target);
     return;
   }
   node.target = tables.name_of(target);

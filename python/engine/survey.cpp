@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/convert.h"
@@ -37,7 +38,7 @@ std::vector<FxNode> nodes_of(py::handle graph_module) {
   const py::object graph = graph_module.attr("graph"), root = attr(graph, fx.root);
   nodes.reserve(py::len(graph.attr("nodes")));
   for (py::object node = attr(root, fx.next); !node.is(root);) {
-    const Opcode op = to_opcode(attr(node, fx.op));
+    const Opcode op = to_opcode(peek(node, fx.op));
     py::object next = attr(node, fx.next);
     nodes.push_back({std::move(node), op});
     node = std::move(next);
@@ -45,12 +46,32 @@ std::vector<FxNode> nodes_of(py::handle graph_module) {
   return nodes;
 }
 
+void CalledPaths::reserve(std::size_t size) {
+  paths_.reserve(size);
+  index_.reserve(size);
+}
+
+void CalledPaths::insert(std::string_view path) {
+  const NameKey key(path);
+  if (find(key)) return;
+  index_.insert(key.hash(), static_cast<std::uint32_t>(paths_.size()));
+  paths_.push_back(path);
+}
+
+const std::string_view* CalledPaths::find(const NameKey& path) const {
+  const std::uint32_t found =
+      index_.find(path.hash(), [&](std::uint32_t i) { return paths_[i] == path.text(); });
+  return found == NameIndex::kNone ? nullptr : &paths_[found];
+}
+
 Survey::Survey(py::handle graph_module) : nodes(nodes_of(graph_module)) {
   const Fx& fx = Fx::get();
+  called.reserve(std::count_if(nodes.begin(), nodes.end(),
+                               [](const FxNode& node) { return node.op == Opcode::call_module; }));
   std::vector<std::string> attributes;
   for (const FxNode& node : nodes) {
-    if (node.op == Opcode::call_module) called.insert(view(attr(node.node, fx.target)));
-    if (node.op == Opcode::get_attr) attributes.push_back(to_string(attr(node.node, fx.target)));
+    if (node.op == Opcode::call_module) called.insert(view(peek(node.node, fx.target)));
+    if (node.op == Opcode::get_attr) attributes.push_back(to_string(peek(node.node, fx.target)));
   }
   survey_module(graph_module, "", "");
   survey_attributes(graph_module, attributes);
@@ -70,9 +91,9 @@ void Survey::survey_module(py::handle module, const Name& path, std::string_view
     text.resize(size);
     return Name(text += view(name));
   };
-  if (auto it = called.find(path); it != called.end()) {
+  if (const std::string_view* own = called.find(path)) {
     modules.push_back({path, module.ptr(), outer});
-    outer = *it;
+    outer = *own;
   } else if (!path.empty() && is_bare(attributes)) {  // so that its name is not given away
     modules.push_back({path, module.ptr(), outer});
   }

@@ -7,6 +7,7 @@
 
 #include "engine/torch_fx.h"
 #include "refx/model.h"
+#include "refx/name_index.h"
 
 namespace refx::fx {
 
@@ -31,6 +32,19 @@ struct FoundModule {
   std::string_view outer;  // the path of a called module that it is part of; mostly none
 };
 
+// The paths of modules that nodes call, as the nodes spell them.
+class CalledPaths {
+ public:
+  void reserve(std::size_t size);
+  void insert(std::string_view path);
+  // The path; null if no node calls it.
+  const std::string_view* find(const NameKey& path) const;
+
+ private:
+  std::vector<std::string_view> paths_;
+  NameIndex index_;
+};
+
 // What is there: the nodes of a graph in order, the tensors, and the modules that the core is to
 // know of.
 class Survey {
@@ -41,7 +55,7 @@ class Survey {
   std::vector<FxNode> nodes;
   std::vector<FoundState> states;
   std::vector<FoundModule> modules;
-  std::unordered_set<Name> called;   // the paths of modules that nodes call
+  CalledPaths called;
   std::unordered_set<Name> special;  // tensors of a class of their own, which is not refx's to
                                      // rewrite
 

@@ -37,6 +37,11 @@ inline py::object attr(py::handle node, const Field& field) {
     return py::reinterpret_borrow<py::object>(*place);
   return attr(node, field.name);
 }
+// The same, borrowed: to look at what a node holds without touching it.
+inline PyObject* peek(py::handle node, const Field& field) {
+  if (PyObject** place = field.in(node); place && *place) return *place;
+  return attr(node, field.name).ptr();
+}
 // As object.__setattr__: Node's own looks after tables of the graph.
 void set(py::handle object, PyObject* name, py::handle value);
 void set(py::handle node, const Field& field, py::handle value);

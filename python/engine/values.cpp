@@ -73,26 +73,56 @@ MetaPtr Values::meta_of(py::handle meta) {
   for (Py_ssize_t at = 0; PyDict_Next(stack, &at, &key, &value);) last = value;
   if (!PyTuple_Check(last) || PyTuple_GET_SIZE(last) == 0) return nullptr;
   if (!PyUnicode_Check(PyTuple_GET_ITEM(last, 0))) return nullptr;
-  const std::string path = to_string(PyTuple_GET_ITEM(last, 0));
-  if (path.empty()) return nullptr;
+  PyObject* path = PyTuple_GET_ITEM(last, 0);
+  if (PyUnicode_GET_LENGTH(path) == 0) return nullptr;
   MetaPtr& shared = metas_[path];
-  if (!shared)
-    shared = std::make_shared<const Meta>(Meta{{"nn_module_stack", path + "," + path + ","}});
+  if (!shared) {
+    shared = std::make_shared<const Meta>(
+        Meta{{"nn_module_stack", fmt::format("{0},{0},", view(path))}});
+    texts_.push_back(py::reinterpret_borrow<py::object>(path));
+  }
   return shared;
+}
+
+// What is named in the model already is known there by that very name.
+void Values::set_target(py::handle target, Node& node) {
+  switch (node.op) {
+    case Opcode::call_module: {
+      const ModuleId module = model_.modules().find(view(target));
+      if (!module)
+        throw Error(fmt::format("node '{}' calls module '{}', which the GraphModule does not have",
+                                node.name, view(target)));
+      node.target = model_.modules()[module].name;
+      return;
+    }
+    case Opcode::get_attr: {
+      const StateId state = model_.state().find(view(target));
+      if (state && !survey_.special.count(model_.state()[state].name)) {
+        node.target = model_.state()[state].name;
+        return;
+      }
+      node.op = Opcode::call_function;
+      node.target = std::string(kOpaqueAttr) + to_string(target);
+      return;
+    }
+    case Opcode::call_method: {
+      Name& method = methods_[target.ptr()];
+      if (method.empty()) {
+        method = view(target);
+        texts_.push_back(py::reinterpret_borrow<py::object>(target));
+      }
+      node.target = method;
+      return;
+    }
+    default:
+      fx::set_target(tables_, target, node);
+  }
 }
 
 Node Values::node_of(const FxNode& fx_node, py::handle meta) {
   const Fx& fx = Fx::get();
-  Node node{.op = fx_node.op, .name = to_string(attr(fx_node.node, fx.name))};
-  set_target(tables_, attr(fx_node.node, fx.target), node);
-  if (node.op == Opcode::get_attr &&
-      (!model_.state().find(node.target) || survey_.special.count(node.target))) {
-    node.op = Opcode::call_function;
-    node.target = std::string(kOpaqueAttr) + node.target;
-  }
-  if (node.op == Opcode::call_module && !model_.modules().find(node.target))
-    throw Error(fmt::format("node '{}' calls module '{}', which the GraphModule does not have",
-                            node.name, node.target));
+  Node node{.op = fx_node.op, .name = view(attr(fx_node.node, fx.name))};
+  set_target(attr(fx_node.node, fx.target), node);
   const py::object args = attr(fx_node.node, fx.args);
   node.args.reserve(static_cast<std::size_t>(PyTuple_GET_SIZE(args.ptr())));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args.ptr()); ++i)
@@ -119,9 +149,9 @@ void Values::remember(NodeId id, const FxNode& fx_node, py::handle meta) {
 bool is_as_remembered(const Tables& tables, NodeId id, const FxNode& fx_node, py::handle meta) {
   const Fx& fx = Fx::get();
   const Tables::Seen& seen = tables.seen[id.value];
-  return seen.args.is(attr(fx_node.node, fx.args)) &&
-         seen.kwargs.is(attr(fx_node.node, fx.kwargs)) &&
-         seen.target.is(attr(fx_node.node, fx.target)) &&
+  return seen.args.ptr() == peek(fx_node.node, fx.args) &&
+         seen.kwargs.ptr() == peek(fx_node.node, fx.kwargs) &&
+         seen.target.ptr() == peek(fx_node.node, fx.target) &&
          seen.type.ptr() == type_source(fx_node, meta);
 }
 

@@ -25,11 +25,15 @@ class Values {
 
  private:
   MetaPtr meta_of(py::handle meta);
+  void set_target(py::handle target, Node& node);
 
   const Model& model_;
   Tables& tables_;
   const Survey& survey_;
-  std::unordered_map<std::string, MetaPtr> metas_;  // by the path of the module
+  // By the very texts that nodes have: paths of modules, and names of methods.
+  std::unordered_map<PyObject*, MetaPtr> metas_;
+  std::unordered_map<PyObject*, Name> methods_;
+  std::vector<py::object> texts_;  // so that they live as long
 };
 
 // Whether a node is as it was noted.

@@ -464,8 +464,11 @@ std::unordered_map<std::string, std::vector<std::string>> Mirror::authors(
     const Tables& tables) const {
   const py::dict& own = tables.signatures;
   std::unordered_map<std::string, std::vector<std::string>> authors;
+  std::pair<Name, bool> known;  // a transformation, and whether it is the library's
   for (const Step& step : model_.history()) {
-    if (!lookup_transformation(step.transformation)) continue;
+    if (known.first != step.transformation)
+      known = {step.transformation, lookup_transformation(step.transformation) != nullptr};
+    if (!known.second) continue;
     std::string signature = step.signature;
     if (own.size() > 0)
       if (PyObject* found = fx::find(own, py::int_(step.id.value))) signature = to_string(found);
