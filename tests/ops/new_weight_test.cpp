@@ -6,9 +6,29 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
 
 namespace refx::testing {
 namespace {
+
+// While it lives, the process gets at most so much memory more.
+class ShortOfMemory {
+ public:
+  explicit ShortOfMemory(rlim_t bytes) {
+    getrlimit(RLIMIT_AS, &before_);
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit limit{pages * sysconf(_SC_PAGESIZE) + bytes, before_.rlim_max};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~ShortOfMemory() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_;
+};
 
 TEST(NewWeight, PartsAreJoinedAsTorchDoesIt) {
   for (const std::int64_t rows : {1, 3, 700, 1500})  // 6 MB: in large pages
@@ -50,6 +70,19 @@ TEST(NewWeight, LargeOnesStandOnALargePageAndCanGrow) {
   like.resize_({4, 5, 512, 512});  // as weights of torch's own allocator may be
   EXPECT_EQ(like.numel(), 4 * 5 * 512 * 512);
   EXPECT_EQ(empty_like_weight(weight.to(at::kMeta)).device(), at::kMeta);
+}
+
+TEST(NewWeight, WhereThereIsTooLittleForABlockTorchHasEnoughForOne) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer ends a process that gets no memory";
+#endif
+  const at::Tensor weight = at::rand({300, 501});
+  at::Tensor like;
+  {
+    const ShortOfMemory shortage(8 << 20);
+    like = empty_like_weight(weight);
+  }
+  EXPECT_TRUE(at::equal(like.copy_(weight), weight));
 }
 
 }  // namespace
