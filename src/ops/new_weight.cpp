@@ -93,14 +93,12 @@ at::Tensor empty_in_large_pages(at::IntArrayRef sizes, at::IntArrayRef strides,
       sizes, strides, pages, c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
 }
 
-at::Tensor one_after_another(const std::vector<at::Tensor>& parts, at::IntArrayRef sizes) {
-  at::Tensor whole = at::detail::empty_cpu(sizes, parts[0].options());
+void copy_one_after_another(const std::vector<at::Tensor>& parts, const at::Tensor& whole) {
   auto* to = static_cast<char*>(whole.mutable_data_ptr());
   for (const at::Tensor& part : parts) {
     std::memcpy(to, part.const_data_ptr(), part.nbytes());
     to += part.nbytes();
   }
-  return whole;
 }
 
 }  // namespace
@@ -127,13 +125,16 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
     bytes += part.nbytes();
     sizes[dim] += part.size(dim);
   }
-  if (dim == 0 && std::all_of(parts.begin(), parts.end(), is_small))
-    return one_after_another(parts, sizes);
-  if (!parts[0].is_cpu() || bytes < kWorth) return at::cat(parts, dim);
+  const bool small = dim == 0 && std::all_of(parts.begin(), parts.end(), is_small);
+  const bool large = bytes >= kWorth && parts[0].is_cpu();
+  if (!small && !large) return at::cat(parts, dim);
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0; stride *= sizes[i]) strides[i] = stride;
-  at::Tensor whole = empty_in_large_pages(sizes, strides, parts[0].scalar_type());
-  return at::cat_out(whole, parts, dim);
+  at::Tensor whole = large ? empty_in_large_pages(sizes, strides, parts[0].scalar_type())
+                           : at::detail::empty_cpu(sizes, parts[0].options());
+  if (!small) return at::cat_out(whole, parts, dim);
+  copy_one_after_another(parts, whole);
+  return whole;
 }
 
 }  // namespace refx

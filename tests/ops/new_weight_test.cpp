@@ -41,6 +41,12 @@ TEST(NewWeight, PartsAreJoinedAsTorchDoesIt) {
     }
 }
 
+TEST(NewWeight, ManySmallPartsAreOneLargeWhole) {
+  std::vector<at::Tensor> parts;
+  for (int i = 0; i < 300; ++i) parts.push_back(at::rand({1 + i % 20, 100}));  // 1 MB in all
+  EXPECT_TRUE(at::equal(joined(parts, 0), at::cat(parts, 0)));
+}
+
 // Weights of a few hundred kilobytes are neighbours in memory, and else nothing to each other.
 TEST(NewWeight, SmallerOnesAreIndependent) {
   const at::Tensor weight = at::rand({300, 501});
