@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/accumulate.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -93,12 +94,24 @@ at::Tensor empty_in_large_pages(at::IntArrayRef sizes, at::IntArrayRef strides,
       sizes, strides, pages, c10::DispatchKeySet(c10::DispatchKey::CPU), dtype));
 }
 
-void copy_one_after_another(const std::vector<at::Tensor>& parts, const at::Tensor& whole) {
+// Whether its values are few and lie in memory, one after the other: then they are copied before
+// torch has seen what it has to do.
+bool is_small(const at::Tensor& tensor) {
+  constexpr std::int64_t kFew = 1 << 14;
+  return tensor.numel() <= kFew && tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg() &&
+         !tensor.is_conj() && !tensor.key_set().has(c10::DispatchKey::Python) &&
+         tensor.const_data_ptr();
+}
+
+// Each row of the whole is one of each part, side by side.
+void copy_rows(const std::vector<at::Tensor>& parts, std::int64_t rows, const at::Tensor& whole) {
   auto* to = static_cast<char*>(whole.mutable_data_ptr());
-  for (const at::Tensor& part : parts) {
-    std::memcpy(to, part.const_data_ptr(), part.nbytes());
-    to += part.nbytes();
-  }
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (const at::Tensor& part : parts) {
+      const std::size_t size = part.nbytes() / rows;
+      std::memcpy(to, static_cast<const char*>(part.const_data_ptr()) + row * size, size);
+      to += size;
+    }
 }
 
 }  // namespace
@@ -110,13 +123,6 @@ at::Tensor empty_like_weight(const at::Tensor& weight) {
                : at::empty_like(weight);
 }
 
-bool is_small(const at::Tensor& tensor) {
-  constexpr std::int64_t kFew = 1 << 14;
-  return tensor.numel() <= kFew && tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_neg() &&
-         !tensor.is_conj() && !tensor.key_set().has(c10::DispatchKey::Python) &&
-         tensor.const_data_ptr();
-}
-
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   std::size_t bytes = 0;
   std::vector<std::int64_t> sizes = parts[0].sizes().vec(), strides(sizes.size());
@@ -125,7 +131,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
     bytes += part.nbytes();
     sizes[dim] += part.size(dim);
   }
-  const bool small = dim == 0 && std::all_of(parts.begin(), parts.end(), is_small);
+  const bool small = std::all_of(parts.begin(), parts.end(), is_small);
   const bool large = bytes >= kWorth && parts[0].is_cpu();
   if (!small && !large) return at::cat(parts, dim);
   std::int64_t stride = 1;
@@ -133,7 +139,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   at::Tensor whole = large ? empty_in_large_pages(sizes, strides, parts[0].scalar_type())
                            : at::detail::empty_cpu(sizes, parts[0].options());
   if (!small) return at::cat_out(whole, parts, dim);
-  copy_one_after_another(parts, whole);
+  copy_rows(parts, c10::multiply_integers(sizes.begin(), sizes.begin() + dim), whole);
   return whole;
 }
 

@@ -4,11 +4,8 @@
 //           a bias that is frozen while the weight is not, or the other way round
 // Numerics: the bias becomes one more product of the sum
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/InferenceMode.h>
-
-#include <cstring>
 
 #include "ops/layer.h"
 #include "ops/new_weight.h"
@@ -24,23 +21,6 @@ std::string why_not(const Model& model, const LinearOp& linear) {
   if (weight.requires_grad() != bias.requires_grad())
     return "one of weight and bias is frozen (requires_grad differs)";
   return "";
-}
-
-// [weight column]
-at::Tensor with_column(const at::Tensor& weight, const at::Tensor& column) {
-  if (!is_small(weight) || !is_small(column)) return joined({weight, column.unsqueeze(1)}, 1);
-  const std::int64_t rows = weight.size(0), width = weight.size(1);
-  at::Tensor result = at::detail::empty_cpu({rows, width + 1}, weight.options());
-  const std::size_t size = weight.element_size(), row = width * size;
-  const auto* from = static_cast<const char*>(weight.const_data_ptr());
-  const auto* last = static_cast<const char*>(column.const_data_ptr());
-  auto* to = static_cast<char*>(result.mutable_data_ptr());
-  for (std::int64_t i = 0; i < rows; ++i, from += row, last += size) {
-    std::memcpy(to, from, row);
-    std::memcpy(to + row, last, size);
-    to += row + size;
-  }
-  return result;
 }
 
 Node padding(const Editor& editor, const LinearOp& linear, std::int64_t width) {
@@ -84,7 +64,7 @@ void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
   const at::Tensor weight = tensor_of(editor.model(), linear.weight);
   const at::Tensor bias = tensor_of(editor.model(), *linear.bias);
   const std::int64_t width = weight.size(1);
-  at::Tensor fused = with_column(weight, bias);
+  at::Tensor fused = joined({weight, bias.unsqueeze(1)}, 1);
   fused.set_requires_grad(weight.requires_grad());
 
   const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));
