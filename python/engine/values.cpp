@@ -72,9 +72,8 @@ MetaPtr Values::meta_of(py::handle meta) {
   PyObject *key = nullptr, *value = nullptr, *last = nullptr;
   for (Py_ssize_t at = 0; PyDict_Next(stack, &at, &key, &value);) last = value;
   if (!PyTuple_Check(last) || PyTuple_GET_SIZE(last) == 0) return nullptr;
-  if (!PyUnicode_Check(PyTuple_GET_ITEM(last, 0))) return nullptr;
   PyObject* path = PyTuple_GET_ITEM(last, 0);
-  if (PyUnicode_GET_LENGTH(path) == 0) return nullptr;
+  if (!PyUnicode_Check(path) || PyUnicode_GET_LENGTH(path) == 0) return nullptr;
   MetaPtr& shared = metas_[path];
   if (!shared) {
     shared = std::make_shared<const Meta>(

@@ -79,8 +79,8 @@ TEST(NewWeight, LargeOnesStandOnALargePageAndCanGrow) {
 }
 
 TEST(NewWeight, WhereThereIsTooLittleForABlockTorchHasEnoughForOne) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer ends a process that gets no memory";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers end a process that gets no memory";
 #endif
   const at::Tensor weight = at::rand({300, 501});
   at::Tensor like;
