@@ -1,7 +1,6 @@
 JOBS ?= $(shell nproc)
 
-INTO_VENV = .venv/bin/python -c "import os, sysconfig as s; \
-  open(s.get_path('purelib') + '/refx.pth', 'w').write(os.getcwd() + '/build/python\n')"
+INTO_VENV = .venv/bin/python scripts/link_package.py
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## */\1\t/p' Makefile | expand -t 12
@@ -17,8 +16,10 @@ build: build/build.ninja  ## build the library, the program, the Python package 
 test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)
 
-program: build/build.ninja  ## build the library and the program only, build/bin/refx
-	@[ -x build/bin/refx ] || echo "make: building the program: seven minutes on two cores, this once"
+program:  ## build the library and the program only, build/bin/refx; installs only what they need
+	@[ -x build/bin/refx ] || echo "make: needs a compiler, CMake, four small libraries and torch (in .venv), and installs what is missing; then builds the program: seven minutes on two cores, this once"
+	@scripts/setup.sh --program
+	@[ build/build.ninja -nt CMakePresets.json ] || { cmake --preset release && touch build/build.ninja; }
 	@cmake --build --preset release --target refx_cli told -j $(JOBS)
 
 demo: program  ## build the program, then show it at work
@@ -50,11 +51,19 @@ fuzz: build-fuzz/build.ninja  ## search for bytes that break refx, FUZZ_S second
 	@cmake --build --preset fuzz -j $(JOBS)
 	@scripts/fuzz.sh $(ONLY)
 
+.PHONY: fuzz-operators
+fuzz-operators: build  ## call the operators that models may call with hostile arguments, FUZZ_CALLS (10000) of each
+	@OMP_NUM_THREADS=1 build/bin/refx_fuzz_aten fuzz/aten/seeds.txt --calls $(or $(FUZZ_CALLS),10000) | tee build/operators.txt
+	@.venv/bin/python fuzz/aten/write_docs.py build/operators.txt docs/operators.md
+
 torture: build  ## random runs with faults injected, TORTURE_S seconds (60) for each kind
 	@ONLY="$(ONLY)" scripts/torture.sh
 
 setup-clang:
 	@scripts/clang.sh >/dev/null || scripts/setup.sh clang-16 libclang-rt-16-dev
+
+reference: setup  ## write the reference pages of the C++ library, build/reference/
+	@scripts/reference.sh
 
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
@@ -81,4 +90,4 @@ build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/buil
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build program test demo python wheel bench asan tsan fuzz torture setup-clang debug lint format clean
+.PHONY: help setup build program test demo python wheel bench asan tsan fuzz torture setup-clang reference debug lint format clean

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Opening, checking and saving an archive; saving beside `cp` of the same file, in one run.
 //
 // In memory (/dev/shm) neither waits for a disk. On disk ($TMPDIR, else /tmp) a save also syncs, so

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the executor costs: a two-layer transformer (51 operators), batch 1, one thread, run three
 // ways in turn: refx with planned memory, refx without, and the same operators called from C++.
 // The counters are microseconds per forward (minima), and ratios to the calls from C++.

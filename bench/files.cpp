@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Opens, transforms and saves a .pt2 file, beside a plain copy of it. bench/files.py runs it.
 //   bench_files MODEL OUT [TRANSFORMATION…]
 

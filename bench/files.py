@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Opening and saving .pt2 files, beside torch.export and a plain copy, on the same machine; a long history.
 
     python bench/files.py build/bin/bench_files [FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transform and undo of torch.fx GraphModules: refx.fx beside optimum.fx.optimization.
 
     python bench/fx_peers.py [--nodes 1000,10000,100000] [--repeat 5] [--core]
@@ -6,10 +7,7 @@ One thread. refx and optimum take turns, A B A B, each time with a model of its 
 was freed given back to the system: what touching new memory costs shows. A ratio is of the minima of this run.
 
     core            without lint and recompile (``lint_and_recompile=False``)
-    transform, undo as users call it, with lint and recompile
-    + code          the same, and then the first look at the code. refx generates code when it is first needed,
-                    optimum at once: here refx pays for that too, as whoever then runs the model does. Several
-                    transformations one after another pay it once
+    transform, undo as users call it, with lint and recompile, which both packages leave to torch.fx
     one pass        a copy of the weights that the transformation makes, into new memory; and how many of those
                     the transformation takes. optimum often frees the old weights as it goes and writes where
                     they were; refx keeps them, for undo
@@ -153,7 +151,7 @@ def synthetic(nodes, one_input=False):
 
 
 PASS = "one pass"
-COLUMNS = ("transform, core", "undo, core", "transform", "undo", "transform + code", "undo + code")
+COLUMNS = ("transform, core", "undo, core", "transform", "undo")
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)  # glibc has it
 
 
@@ -179,12 +177,7 @@ def once(module, name, make, times, lint, reversible):
     if reversible:
         steps["undo"] = lambda: transformation(gm, lint_and_recompile=lint, reverse=True)
     for step, function in steps.items():
-        if lint:
-            done, with_code = timed(function, lambda: (gm.code, type(gm).forward))
-            times[step].append(done)
-            times[f"{step} + code"].append(with_code)
-        else:
-            times[f"{step}, core"] += timed(function)
+        times[step if lint else f"{step}, core"] += timed(function)
         if step == "transform":
             made = [tensor.detach() for tensor in gm.parameters() if id(tensor) not in known]
             copies = []

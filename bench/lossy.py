@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What lossy rewrites give, and what they cost, beside what others do to the same model; all in one run, in turns.
 
     PYTHONPATH=build/python python bench/lossy.py [--layers 12] [--length 8 128] [--json FILE] [--refx build/bin/refx]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the rules that ship with refx give: on what they are for, alone, and on models of transformers that have it
 written out, each family of rules by itself. Before and after in one run, in refx's executor, in PyTorch (eager) and
 compiled by torch.compile.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How often bench() says "no difference" of a model and itself: the claim is 95 of 100.
 //
 //   bench_same [RUNS [SECONDS]]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Time to transform and to reverse, beside one plain copy of the weights concerned, in one run.
 
 #include <ATen/Parallel.h>

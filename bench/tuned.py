@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the rewrites give when all are applied, and when they are tuned.
 
     PYTHONPATH=build/python python bench/tuned.py [SECONDS]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx apply: rewrites a file, and says what was done and what was left alone.
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "patterns.h"
 #include "progress.h"
 #include "refx/error.h"
 #include "refx/registry.h"
@@ -29,33 +32,19 @@ struct Applied {
   std::vector<Refused> refused;
 };
 
-Applied apply_all(Model& model, const Transformations& transformations, const SiteFilter& filter) {
-  Applied applied;
+Applied apply_all(Model& model, const Transformations& transformations,
+                  const ApplyOptions& options) {
   Progress progress(transformations.size());
-  for (const TransformationPtr& transformation : transformations) {
-    progress.next(transformation->name());
-    const Outcome outcome = refx::apply(model, *transformation, filter);
-    applied.steps.insert(applied.steps.end(), outcome.steps.begin(), outcome.steps.end());
-    for (const Refusal& refusal : outcome.refusals)
-      if (filter.accepts(refusal.site.name))
-        applied.refused.push_back({transformation->name(), refusal.site.name, refusal.reason});
+  const auto outcomes = with_patterns(options.model, options.transformations, [&] {
+    return refx::apply(model, transformations, options.filter, progress.callback());
+  });
+  Applied applied;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    for (StepId id : outcomes[i].steps) applied.steps.push_back(id);
+    for (const Refusal& refusal : outcomes[i].refusals)
+      applied.refused.push_back({transformations[i]->name(), refusal.site.name, refusal.reason});
   }
   return applied;
-}
-
-// A pattern that matches nothing is a slip: what was to be rewritten would silently stay.
-void check_patterns(const ApplyOptions& options, const Model& model,
-                    const Transformations& transformations) {
-  auto complaint = [&](const char* option, const std::string& why) {
-    return fmt::format("{} {}{}", option, why,
-                       why.ends_with('?') ? ""
-                                          : fmt::format("; `refx inspect {}` lists them",
-                                                        shell_word(options.model)));
-  };
-  for (const std::string& why : unmatched(options.only, model, transformations))
-    throw Error(complaint("--site", why));
-  for (const std::string& why : unmatched(options.except, model, transformations))
-    note(complaint("--except", why));
 }
 
 void print_nothing_done(const Model& model, const Transformations& transformations) {
@@ -117,8 +106,7 @@ int apply(const ApplyOptions& options) {
   if (!options.dry_run) require_output("apply", options.model, options.output);
   Model& model = open_model(options.model);
   const Counts before = operators(model);
-  const Applied applied = apply_all(model, transformations, {options.only, options.except});
-  check_patterns(options, model, transformations);
+  const Applied applied = apply_all(model, transformations, options);
 
   const bool stays = applied.steps.empty() && same_file(options.model, options.output);
   if (!options.dry_run && !stays) write(model, options.output);

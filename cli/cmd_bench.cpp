@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx bench: how much faster a rewritten model is than its original, or than another file.
 
 #include <fmt/format.h>

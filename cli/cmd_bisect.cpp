@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx bisect: which steps make a check fail.
 
 #include <fmt/format.h>
@@ -27,10 +29,11 @@ namespace fs = std::filesystem;
 std::string key_of(const BisectOptions& options) {
   struct stat file = {};
   stat(options.model.c_str(), &file);
-  return fmt::format("{} {} {}.{} {} {} {} {} {}", fs::absolute(options.model).string(),
+  return fmt::format("{} {} {}.{} {} {} {} {} {} {}", fs::absolute(options.model).string(),
                      file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec, options.run,
                      options.tolerance.value_or(-1), fmt::join(options.inputs, " "),
-                     options.measure.threads.value_or(1), options.measure.seed);
+                     options.measure.threads.value_or(1), options.measure.seed,
+                     options.measure.steps);
 }
 
 // Where a search that is cut short is kept; empty if there is no place for it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx check: whether rules do what they say, on random models.
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx demo: rewrites a small model, takes one rewrite back out of order, then all of them.
 
 #include <ATen/TensorOperators.h>
@@ -30,7 +32,7 @@ void print_log(const Model& model) {
 }
 
 void print_reversal(const Reversal& reversal) {
-  for (const auto& [id, label, reapplied] : reversal.replaced) {
+  for (const auto& [id, label, reapplied, known] : reversal.replaced) {
     std::vector<std::uint32_t> ids;
     for (StepId step : reapplied) ids.push_back(step.value);
     say("   step {} was built on it: {}\n", id.value,

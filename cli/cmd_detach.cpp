@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx detach: the originals leave a file, their hashes stay.
 
 #include <fmt/format.h>

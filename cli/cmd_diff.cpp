@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx diff: how two files differ, or a file and its own original.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx explain: what a transformation does, or what a refusal means.
 
 #include "commands.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx forget: drops the history of a file and the originals it keeps.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx inspect: what is in a file, and what could be done to it.
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "patterns.h"
 #include "refx/detach.h"
 #include "refx/executor.h"
 #include "refx/registry.h"
@@ -24,7 +27,7 @@ struct Tensors {
 };
 
 struct Summary {
-  Summary(const Model& m, bool lossy) : model(m), counts(operators(m)) {
+  Summary(const Model& m, const InspectOptions& options) : model(m), counts(operators(m)) {
     for (NodeId id : m.graph())
       if (const Node& node = m.graph()[id]; node.op == Opcode::placeholder && node.state.empty())
         inputs.push_back(&node);
@@ -43,9 +46,19 @@ struct Summary {
     if (m.source()) ranges = m.source()->ranges();
     refused = refused_ops(m);
     away = detached(m);
-    for (const auto& transformation : registry())
-      if (lossy || transformation->preserves_computation())
-        findings.emplace_back(transformation.get(), transformation->find(m));
+    const std::vector<TransformationPtr> asked = asked_for(options);
+    auto found = with_patterns(options.model, options.transformations,
+                               [&] { return find_sites(m, asked, options.filter); });
+    for (std::size_t i = 0; i < asked.size(); ++i)
+      findings.emplace_back(asked[i].get(), std::move(found[i]));
+  }
+
+  static std::vector<TransformationPtr> asked_for(const InspectOptions& options) {
+    if (!options.transformations.empty()) return find_transformations(options.transformations);
+    std::vector<TransformationPtr> all = registry();
+    if (!options.lossy)
+      std::erase_if(all, [](const auto& one) { return !one->preserves_computation(); });
+    return all;
   }
 
   const Model& model;
@@ -103,7 +116,11 @@ void print_model(const Summary& s) {
   print_section("operators that run only with --allow-ops, and why", refused);
 }
 
-void print_findings(const Summary& s) {
+// A transformation that `all` leaves out has a site at nearly every layer: its sites are counted,
+// and listed only on request.
+void print_findings(const Summary& s, const InspectOptions& options) {
+  const bool list_every_site = !options.transformations.empty() || !options.filter.empty();
+  bool counted = false;
   Table overview({Table::left, Table::right, Table::right});
   overview.head({"transformation", "sites", "refused"});
   Table sites({Table::left, Table::left}), refusals({Table::left, Table::left, Table::left});
@@ -115,6 +132,10 @@ void print_findings(const Summary& s) {
     }
     overview.row({transformation->name(), std::to_string(found.sites.size()),
                   std::to_string(found.refusals.size())});
+    if (!transformation->in_all() && !list_every_site) {
+      counted = true;
+      continue;
+    }
     for (const Site& site : found.sites) sites.row({transformation->name(), site.name});
     for (const Refusal& refusal : found.refusals)
       refusals.row({transformation->name(), refusal.site.name, refusal.reason});
@@ -122,11 +143,15 @@ void print_findings(const Summary& s) {
   const bool none = overview.empty();
   say("\n{}{} {} nothing here\n", none ? Shown{} : overview.text(),
       count(idle, none ? "transformation" : "other"), idle == 1 ? "finds" : "find");
+  if (counted)
+    say("`refx inspect {} NAME` lists the sites of a transformation that `all` leaves out\n",
+        shell_word(options.model));
   print_section("sites", sites);
   print_section("refused, and why", refusals);
 }
 
-void print_summary(const std::string& path, const Summary& s) {
+void print_summary(const InspectOptions& options, const Summary& s) {
+  const std::string& path = options.model;
   say("{}\n", heading(fmt::format("{}: {} in {}", path, count(total(s.counts), "operator"),
                                   count(s.model.graph().size(), "node"))));
   const std::size_t steps = s.model.history().size();
@@ -135,7 +160,7 @@ void print_summary(const std::string& path, const Summary& s) {
                                                 count(steps, "step"), shell_word(path)));
   if (!s.away.empty()) say("detached: {}\n", originals(s.away));
   print_model(s);
-  print_findings(s);
+  print_findings(s, options);
 }
 
 // ---- for programs ------------------------------------------------------------------------------
@@ -217,11 +242,11 @@ int inspect(const InspectOptions& options) {
     say_lines(print_brief(model));
     return kDone;
   }
-  const Summary summary(model, options.lossy);
+  const Summary summary(model, options);
   if (options.json)
     print_json(options, summary);
   else
-    print_summary(options.model, summary);
+    print_summary(options, summary);
   return kDone;
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx list: the registered transformations.
 
 #include <fmt/format.h>
@@ -20,16 +22,17 @@ void print_json() {
         .member("summary", t->summary())
         .member("reversible", t->reversible())
         .member("preserves_computation", t->preserves_computation())
+        .member("in_all", t->in_all())
         .end();
   say_exactly(json.end().take());
 }
 
 void print_table() {
-  Table table({Table::left, Table::left, Table::left, Table::left});
-  table.head({"transformation", "reversible", "same results", "what it does"});
+  Table table({Table::left, Table::left, Table::left, Table::left, Table::left});
+  table.head({"transformation", "reversible", "same results", "in all", "what it does"});
   for (const auto& t : registry())
     table.row({t->name(), t->reversible() ? "yes" : "no", t->preserves_computation() ? "yes" : "no",
-               t->summary()});
+               t->in_all() ? "yes" : "no", t->summary()});
   say("{}", table.text());
 }
 

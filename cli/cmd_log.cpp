@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx log: the live steps of a file, oldest first.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -10,6 +13,7 @@
 #include "refx/detach.h"
 #include "refx/pt2.h"
 #include "refx/text.h"
+#include "refx/verify.h"
 #include "summary.h"
 #include "util/json_writer.h"
 
@@ -30,7 +34,7 @@ void print_json(const Model& model) {
   json.array(Json::kLines);
   for (const Step& step : model.history()) {
     json.object().member("id", step.id.value).member("transformation", step.transformation);
-    json.member("site", step.site).key("nodes").array();
+    json.member("site", step.site).member("lossy", is_marked_lossy(step)).key("nodes").array();
     for (NodeId id : step.nodes) json.value(name_of(step, id));
     json.end().key("parameters").json(to_json(step.parameters));
     json.member("bytes", step.bytes()).member("detached", total_bytes(detached(step))).end();
@@ -45,7 +49,8 @@ int log(const LogOptions& options) {
   const auto labels = options.json ? std::nullopt : read_log(options.model);
   if (labels && !labels->empty()) {
     for (const StepLabel& step : *labels)
-      table.row({std::to_string(step.id.value), step.transformation, step.site});
+      table.row({std::to_string(step.id.value), step.transformation, step.site,
+                 step.marked_lossy ? "lossy" : ""});
     say("{}", table.text());
     return kDone;
   }
@@ -56,8 +61,11 @@ int log(const LogOptions& options) {
   }
   for (const Step& step : model.history()) {
     const std::vector<DetachedTensor> away = detached(step);
+    std::vector<std::string> marks;
+    if (is_marked_lossy(step)) marks.emplace_back("lossy");
+    if (!away.empty()) marks.push_back(originals(away) + " detached");
     table.row({std::to_string(step.id.value), step.transformation, step.site,
-               away.empty() ? "" : originals(away) + " detached"});
+               fmt::format("{}", fmt::join(marks, ", "))});
   }
   if (table.empty()) note(fmt::format("{} has no steps", options.model));
   say("{}", table.text());

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx report: one page of HTML about a model, its steps and what they do.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx reverse: takes steps of a file back.
 
 #include <fmt/format.h>
@@ -51,7 +53,11 @@ struct Report {
 
 std::string fate(const Report::Row& row) {
   if (!row.replaced) return "reversed";
-  if (row.replaced->reapplied.empty()) return "dropped: it was built on a reversed step";
+  if (!row.replaced->known)
+    return "dropped: it was built on a reversed step, and its rule is not loaded; to apply it "
+           "again, give the file of the rule with --rules";
+  if (row.replaced->reapplied.empty())
+    return "dropped: it was built on a reversed step, and has no site without it";
   std::vector<std::uint32_t> ids;
   for (StepId id : row.replaced->reapplied) ids.push_back(id.value);
   return fmt::format("applied again as {}", fmt::join(ids, ", "));
@@ -62,6 +68,7 @@ void print_report(const Report& report, const std::string& input, const std::str
   for (const Report::Row& row : report.rows)
     table.row({std::to_string(row.id.value), row.transformation, row.site, fate(row)});
   say("{}", table.text());
+  if (report.rows.empty()) return;  // the model had no such steps, and a note says so
   if (report.left > 0)
     say("{} left: `refx log {}`\n", count(report.left, "step"), shell_word(output));
   else if (report.proven)

@@ -1,5 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx run: runs a model and says what came out.
 
+#include <ATen/core/Dict.h>
+#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/isnan.h>
 #include <fmt/format.h>
@@ -48,9 +52,10 @@ Summary summary_of(const Leaf& leaf) {
   return s;
 }
 
-void print_json(const std::string& origin, const std::vector<Summary>& all) {
-  Json json;
-  json.object(Json::kLines).member("inputs", origin).key("outputs").array(Json::kLines);
+using Summaries = std::vector<Summary>;
+
+void write(Json& json, const Summaries& all) {
+  json.key("outputs").array(Json::kLines);
   for (const Summary& s : all) {
     json.object().member("path", s.path).member("type", s.type);
     if (!s.text.empty()) json.member("value", s.text);
@@ -58,26 +63,59 @@ void print_json(const std::string& origin, const std::vector<Summary>& all) {
     if (s.text.empty()) json.member("nan", s.nans);
     json.end();
   }
-  json.end().end();
+  json.end();
+}
+
+// The outputs of the last call, and of each if there are several.
+void print_json(const std::string& origin, const std::vector<Summaries>& calls) {
+  Json json;
+  json.object(Json::kLines).member("inputs", origin);
+  write(json, calls.back());
+  if (calls.size() > 1) {
+    json.key("calls").array(Json::kLines);
+    for (const Summaries& call : calls) {
+      json.object();
+      write(json, call);
+      json.end();
+    }
+    json.end();
+  }
+  json.end();
   say_exactly(json.take());
 }
 
-void print_table(const std::string& origin, const std::vector<Summary>& all) {
+void print_table(const std::string& origin, const std::vector<Summaries>& calls) {
   say("inputs: {}\n", origin);
   using enum Table::Align;
   Table table({left, left, right, right, right, right});
   table.head({"output", "type", "min", "max", "mean", "nan"});
   const auto number = [](double value) { return fmt::format("{:.6g}", value); };
-  for (const Summary& s : all) {
-    if (!s.text.empty())
-      table.row({s.path, s.type, s.text});
-    else if (s.has_numbers)
-      table.row(
-          {s.path, s.type, number(s.min), number(s.max), number(s.mean), std::to_string(s.nans)});
-    else
-      table.row({s.path, s.type, "", "", "", std::to_string(s.nans)});
+  for (std::size_t call = 0; call < calls.size(); ++call) {
+    const std::string which = calls.size() == 1 ? "" : fmt::format("call {}: ", call + 1);
+    for (const Summary& s : calls[call]) {
+      const std::string path = which + s.path;
+      if (!s.text.empty())
+        table.row({path, s.type, s.text});
+      else if (s.has_numbers)
+        table.row(
+            {path, s.type, number(s.min), number(s.max), number(s.mean), std::to_string(s.nans)});
+      else
+        table.row({path, s.type, "", "", "", std::to_string(s.nans)});
+    }
   }
   say("{}", table.text());
+}
+
+c10::IValue as_list(const std::vector<c10::IValue>& values) {
+  c10::impl::GenericList list(c10::AnyType::get());
+  for (const c10::IValue& value : values) list.push_back(value);
+  return list;
+}
+
+c10::IValue as_dict(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  c10::impl::GenericDict dict(c10::StringType::get(), c10::AnyType::get());
+  for (const auto& [name, tensor] : tensors) dict.insert(name, tensor.cpu());
+  return dict;
 }
 
 }  // namespace
@@ -87,17 +125,24 @@ int run(const RunOptions& options) {
   Measure measure = options.measure;
   take_inputs(measure, model, options.inputs);
   const RunResult result = run_on_copies(model, measure);
-  std::vector<Summary> summaries;
-  for (const Leaf& leaf : leaves(result.output)) summaries.push_back(summary_of(leaf));
+  std::vector<Summaries> summaries;
+  for (const c10::IValue& output : result.outputs) {
+    summaries.emplace_back();
+    for (const Leaf& leaf : leaves(output)) summaries.back().push_back(summary_of(leaf));
+  }
   require_unchanged_files();
-  if (!options.output.empty()) write_values(options.output, result.output);
+  if (!options.output.empty())
+    write_values(options.output,
+                 result.outputs.size() == 1 ? result.output : as_list(result.outputs));
+  if (!options.state.empty()) write_values(options.state, as_dict(result.state));
   if (options.json)
     print_json(result.inputs, summaries);
   else
     print_table(result.inputs, summaries);
   if (result.random)
     note(fmt::format("the outputs are random: they were drawn from seed {}", measure.seed));
-  if (!options.output.empty()) note(fmt::format("{} written, for torch.load", options.output));
+  for (const std::string& path : {options.output, options.state})
+    if (!path.empty()) note(fmt::format("{} written, for torch.load", path));
   return kDone;
 }
 

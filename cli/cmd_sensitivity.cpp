@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx sensitivity: what each lossy step costs.
 
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "patterns.h"
 #include "progress.h"
 #include "refx/sensitivity.h"
 
@@ -11,11 +14,13 @@ namespace refx::cli {
 int sensitivity(const SensitivityOptions& options) {
   const Model& model = load_to_run(options.model, options);
   refx::SensitivityOptions how{.transformations = find_transformations(options.transformations),
+                               .filter = options.filter,
                                .measure = options.measure};
   take_inputs(how.measure, model, options.inputs);
   Progress progress(100);
   how.measure.progress = progress.callback();
-  const Sensitivity result = refx::sensitivity(model, how);
+  const Sensitivity result = with_patterns(options.model, options.transformations,
+                                           [&] { return refx::sensitivity(model, how); });
   progress.clear();
   options.json ? say_exactly(to_json(result)) : say_lines(to_text(result));
   return kDone;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx tune: the rewrites that pay on this machine and these inputs.
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "commands.h"
 #include "files.h"
 #include "output.h"
+#include "patterns.h"
 #include "progress.h"
 #include "refx/error.h"
 #include "refx/report.h"
@@ -75,7 +78,8 @@ int tune(const TuneOptions& options) {
   refx::TuneOptions how = settings(options, model);
   Progress progress(100);
   how.measure.progress = progress.callback();
-  const Tuning result = refx::tune(model, how);
+  const Tuning result =
+      with_patterns(options.model, options.transformations, [&] { return refx::tune(model, how); });
   progress.clear();
   if (result.decided) write(model, options.output);
   if (result.decided && !options.report.empty()) write_page(options, how, model, result);

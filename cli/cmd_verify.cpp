@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx verify: whether a rewritten model still computes what its original did.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The definition of the command line. The only file that includes CLI11.
 
 #include "command_line.h"
@@ -150,10 +152,15 @@ class CommandLine {
         ->option_text("NAME")
         ->allow_extra_args(false);
     auto* inputs = sub->add_option("--inputs", options.inputs,
-                                   "(args, kwargs), or args, or a dict by name, by torch.save")
+                                   "(args, kwargs), or args, or a dict by name, or a list of such "
+                                   "calls, by torch.save")
                        ->type_name(kTensors)
                        ->option_text("FILE")
                        ->expected(1);
+    sub->add_option("--steps", to.steps,
+                    "Then N calls on the state that the first one left, as in decoding")
+        ->option_text("N")
+        ->check(CLI::Range(0, 1000000));
     sub->add_option("--seed", to.seed, "For inputs that are generated, and random operators")
         ->option_text("N")
         ->check(not_negative);
@@ -182,9 +189,13 @@ class CommandLine {
         ->check(positive);
     return inputs;
   }
-  static CLI::Option* patterns(CLI::App* sub, const char* name, std::vector<std::string>& to,
-                               const char* what) {
-    return sub->add_option(name, to, what)->option_text("PATTERN")->allow_extra_args(false);
+  static void filter(CLI::App* sub, SiteFilter& to) {
+    const auto patterns = [&](const char* name, std::vector<std::string>& all, const char* what) {
+      sub->add_option(name, all, what)->option_text("PATTERN")->allow_extra_args(false);
+    };
+    patterns("--site", to.only,
+             "Only sites whose name, module, tensor or node matches (* and ?); repeatable");
+    patterns("--except", to.except, "Leave these alone: patterns as of --site; repeatable");
   }
   std::vector<CommandInfo> commands() const;
 
@@ -228,12 +239,20 @@ void CommandLine::define_reading() {
 
   sub = add("inspect", "Show what is in a model and what could be done to it",
             "  refx inspect model.pt2            operators, tensors, sites, refusals\n"
+            "  refx inspect model.pt2 store-linear-int8 --site head    of these alone\n"
+            "  refx inspect model.pt2 --lossy    counts the sites of lossy transformations, too\n"
             "  refx inspect model.pt2 --graph    the graph as text\n"
             "  refx inspect model.pt2 --json",
             [this] { return inspect(inspect_options); });
   model(sub, "MODEL", inspect_options.model, "A .pt2 file")->required();
+  sub->add_option("TRANSFORMATION", inspect_options.transformations,
+                  "Names from `refx list`: list their sites and no others")
+      ->type_name(kTransformation)
+      ->option_text(" ");
+  filter(sub, inspect_options.filter);
   sub->add_flag("--graph", inspect_options.graph, "Print the text form of the model instead");
-  sub->add_flag("--lossy", inspect_options.lossy, "Show lossy transformations, too");
+  sub->add_flag("--lossy", inspect_options.lossy,
+                "Lossy transformations, too: how many sites they have; --site '*' lists them");
   rules(sub);
   json(sub, inspect_options.json);
 
@@ -268,8 +287,7 @@ void CommandLine::define_writing() {
       ->option_text(" ")
       ->required();
   output(sub, apply_options.output);
-  patterns(sub, "--site", apply_options.only, "Only where the site matches (* and ?); repeatable");
-  patterns(sub, "--except", apply_options.except, "Not where the site matches; repeatable");
+  filter(sub, apply_options.filter);
   sub->add_flag("--dry-run", apply_options.dry_run, "Say what would be done; write nothing");
   rules(sub);
   json(sub, apply_options.json);
@@ -283,7 +301,7 @@ void CommandLine::define_writing() {
           [this] { return reverse(reverse_options); });
   model(sub, "MODEL", reverse_options.model, "A .pt2 file")->required();
   sub->add_option("WHAT", reverse_options.what,
-                  "Step ids, transformations, site patterns (* and ?)")
+                  "Step ids, transformations, patterns as of `apply --site`")
       ->type_name(kStep)
       ->option_text(" ");
   output(sub, reverse_options.output);
@@ -320,12 +338,17 @@ void CommandLine::define_running() {
   auto* sub =
       add("run", "Run a model and show what comes out",
           "  refx run model.pt2                        on the sample inputs in the file\n"
-          "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs",
+          "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs\n"
+          "  refx run decoder.pt2 --steps 32           decode on the cache that it keeps",
           [this] { return run(run_options); });
   model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
   runs(sub, run_options, run_options.measure);
   threads(sub, run_options.measure, "Threads to run on; 0: as many as there are cores");
   sub->add_option("-o,--output", run_options.output, "Write the outputs, for torch.load")
+      ->type_name(kTensors)
+      ->option_text("OUT");
+  sub->add_option("--state", run_options.state,
+                  "Write the state that the run left (caches, counters), a dict by name")
       ->type_name(kTensors)
       ->option_text("OUT");
   json(sub, run_options.json);
@@ -334,6 +357,7 @@ void CommandLine::define_running() {
             "  refx verify fast.pt2\n"
             "  refx verify fast.pt2 --per-step           the error of each step by itself\n"
             "  refx verify fast.pt2 --power              how small a wrong it would notice\n"
+            "  refx verify decoder.pt2 --steps 32        every step of decoding\n"
             "  refx verify fast.pt2 --against model.pt2 --inputs x.pt",
             [this] { return verify(verify_options); });
   model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
@@ -370,6 +394,7 @@ void CommandLine::define_running() {
                   "Names from `refx list`, tried where the model does not have them")
       ->type_name(kTransformation)
       ->option_text(" ");
+  filter(sub, sensitivity_options.filter);
   base(sub, sensitivity_options.base);
   runs(sub, sensitivity_options, sensitivity_options.measure);
   threads(sub, sensitivity_options.measure, "Threads to run on (1)");
@@ -381,7 +406,8 @@ void CommandLine::define_lab() {
   auto* sub = add("bench", "Measure a model against its original, or against another file",
                   "  refx bench fast.pt2\n"
                   "  refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1\n"
-                  "  refx bench fast.pt2 --per-step            what each step gives",
+                  "  refx bench fast.pt2 --per-step            what each step gives\n"
+                  "  refx bench decoder.pt2 --steps 32         tokens per second",
                   [this] { return bench(bench_options); });
   model(sub, "MODEL", bench_options.model, "A .pt2 file")->required();
   model(sub, "--against", bench_options.against, "Compare with this file, not with its original")
@@ -408,6 +434,7 @@ void CommandLine::define_lab() {
                   "Names from `refx list`; without any, all")
       ->type_name(kTransformation)
       ->option_text(" ");
+  filter(sub, tune_options.how.filter);
   output(sub, tune_options.output);
   base(sub, tune_options.base);
   several(timed(sub, tune_options, tune_options.how.measure));

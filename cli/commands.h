@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
@@ -32,14 +33,17 @@ int explain(const std::string& what);
 
 struct InspectOptions {
   std::string model;
+  std::vector<std::string> transformations;  // none: all that preserve computation
+  SiteFilter filter;
   bool graph = false, json = false;
-  bool lossy = false;  // also what does not preserve computation
+  bool lossy = false;  // also those that do not preserve computation
 };
 int inspect(const InspectOptions& options);
 
 struct ApplyOptions {
   std::string model, output;
-  std::vector<std::string> transformations, only, except;
+  std::vector<std::string> transformations;
+  SiteFilter filter;
   bool dry_run = false, json = false;
 };
 int apply(const ApplyOptions& options);
@@ -84,7 +88,7 @@ struct Runs {
 
 // What is left to `how` is the library's own: command_line.cpp fills it in, too.
 struct RunOptions : Runs {
-  std::string output;
+  std::string output, state;
   Measure measure;
   bool json = false;
 };
@@ -99,6 +103,7 @@ int verify(const VerifyOptions& options);
 
 struct SensitivityOptions : Runs {
   std::vector<std::string> transformations;
+  SiteFilter filter;
   Measure measure;
   bool json = false;
 };

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "demo_model.h"
 
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The program: runs one command and maps errors to exit codes. Results go to stdout, messages to
 // stderr.
 

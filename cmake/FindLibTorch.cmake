@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Finds LibTorch in an installed torch wheel or an unpacked libtorch folder. Defines the targets
 # LibTorch::LibTorch and LibTorch::headers, and LibTorch_HOME (the torch folder), LibTorch_VERSION.
 #

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # What `refx explain` says, as strings in the library: refx_explained is its source. The contracts of the
 # transformations are the comments that their files open with.
 
@@ -6,6 +8,7 @@ set(contracts "")
 file(GLOB transformation_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/transforms/*.cpp)
 foreach(transformation_file ${transformation_files})
   file(READ ${transformation_file} text)
+  string(REGEX REPLACE "^// SPDX[^\n]*\n+" "" text "${text}")
   if(NOT text MATCHES "^(// [^\n]*\n(//[^\n]*\n)*)")
     continue()
   endif()

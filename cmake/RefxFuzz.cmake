@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # fuzz/: with clang, libFuzzer's search for bytes that break refx (preset "fuzz"; `make fuzz`); with
 # any compiler, a program that tries again what was found before.
 
@@ -19,6 +21,10 @@ endif()
 target_include_directories(refx_fuzz PRIVATE fuzz tests python)
 target_link_libraries(refx_fuzz PRIVATE refx_file_libraries ${REFX_LIB_zip})
 
+# Operators of torch, called with hostile arguments in memory between protected pages.
+file(GLOB aten_sources CONFIGURE_DEPENDS fuzz/aten/*.cpp)
+refx_executable(refx_fuzz_aten refx_objects ${aten_sources})
+
 if(BUILD_TESTING AND REFX_PYTHON AND NOT REFX_FUZZ)
   set(seeds ${PROJECT_BINARY_DIR}/fuzz_seeds)
   file(GLOB seed_models CONFIGURE_DEPENDS tests/data/pt2/*.pt2)
@@ -31,6 +37,10 @@ if(BUILD_TESTING AND REFX_PYTHON AND NOT REFX_FUZZ)
   set_tests_properties(
     fuzz_replay PROPERTIES FIXTURES_REQUIRED fuzz_seeds ENVIRONMENT
     "OMP_NUM_THREADS=1;REFX_READ_JSON=${PROJECT_SOURCE_DIR}/fuzz/read_json.py")
+  # Some calls of every operator; `make fuzz-operators` makes 10,000 of each.
+  add_test(NAME fuzz_operators COMMAND refx_fuzz_aten fuzz/aten/seeds.txt --calls 6
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(fuzz_operators PROPERTIES ENVIRONMENT OMP_NUM_THREADS=1)
   # A minute of searching, where clang is there; it builds all of refx once more, so with one build
   # of the tests is enough.
   set(searches OFF)

@@ -1,9 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Install rules: `find_package(refx)` gives refx::refx, `pkg-config refx` the flags of both libraries.
 
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/refx)
 
 install(TARGETS refx EXPORT refxTargets)
+set_target_properties(refx PROPERTIES INSTALL_RPATH "$ORIGIN/refx;${LibTorch_HOME}/lib")
+refx_install_file_libraries(DESTINATION ${CMAKE_INSTALL_LIBDIR}/refx)
 install(EXPORT refxTargets NAMESPACE refx:: DESTINATION ${config_dir})
 install(
   DIRECTORY include/refx

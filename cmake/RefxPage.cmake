@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The page of `refx report`: web/, bundled into one file and compiled into the library. Node.js is
 # needed here only; without it the library works, and report() says what is missing.
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The Python extension refx/_core: torch's own pybind11, torch's Python library.
 #
 # In the build tree python/refx/ is the whole package, its sources linked. A wheel (scikit-build-core
@@ -46,7 +48,8 @@ endforeach()
 if(SKBUILD)
   # site-packages/refx/_core.so finds librefx beside it; torch is loaded by then. The program is told where
   # torch is, by refx_program.
-  set_target_properties(refx_python refx PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../torch/lib")
+  set_target_properties(refx_python refx PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/lib;$ORIGIN/../torch/lib")
+  refx_install_file_libraries(DESTINATION refx/lib COMPONENT wheel)
   install(FILES ${PROJECT_BINARY_DIR}/python/refx/_build.py DESTINATION refx COMPONENT wheel)
   install(TARGETS refx_python refx LIBRARY DESTINATION refx COMPONENT wheel NAMELINK_SKIP)
   if(TARGET refx_cli)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # The rules that ship with refx, rules/*.refx, as strings in the library: refx_rules is its source.
 
 file(GLOB rule_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/rules/*.refx)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Tests (GoogleTest, RapidCheck), examples and benchmarks: each where its sources exist.
 
 # ---- tests: one executable, because linking with torch costs 0.4 s at each start --------------
@@ -90,13 +92,28 @@ endif()
 # The program against torch: files that Python exports, judges and damages.
 set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
-  add_test(NAME python COMMAND ${python} -m pytest -q tests/python --ignore tests/python/fx --ignore tests/python/lab
-           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(
-    python PROPERTIES PROCESSORS 2 TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
-    "OMP_NUM_THREADS=1;PYTHONUTF8=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
+  # Two entries, which run side by side: the models of models.py, and files that tests export themselves.
+  set(made test_changing_files.py test_mutations.py test_roundtrip.py test_terminal.py)
+  file(GLOB python_tests RELATIVE ${PROJECT_SOURCE_DIR}/tests/python CONFIGURE_DEPENDS tests/python/test_*.py)
+  list(REMOVE_ITEM python_tests ${made})
+  foreach(entry "python ${made}" "python_exports ${python_tests}")
+    separate_arguments(files UNIX_COMMAND "${entry}")
+    list(POP_FRONT files name)
+    list(TRANSFORM files PREPEND tests/python/)
+    add_test(NAME ${name} COMMAND ${python} -m pytest -q ${files} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(
+      ${name} PROPERTIES TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
+      "OMP_NUM_THREADS=1;PYTHONUTF8=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
+  endforeach()
 elseif(BUILD_TESTING)
   message(STATUS "No .venv: `.pt2` files are not tested against Python's torch")
+endif()
+
+# The reference pages of the headers.
+find_program(REFX_DOXYGEN doxygen)
+mark_as_advanced(REFX_DOXYGEN)
+if(BUILD_TESTING AND REFX_DOXYGEN)
+  add_test(NAME reference COMMAND ${PROJECT_SOURCE_DIR}/scripts/reference.sh)
 endif()
 
 # Install into the build tree, then build and run projects that use find_package(refx).

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # How our code is compiled: standard, warnings, compiler cache, linker, output folders.
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # torture/: long random runs with faults injected; `make torture`.
 
 file(GLOB torture_sources CONFIGURE_DEPENDS torture/*.cpp)

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Compiles through ccache ($1). Beside a precompiled header its checksum is left, which ccache then reads for each
 # file that includes the header, instead of its hundreds of megabytes.
 out= previous=

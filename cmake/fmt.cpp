@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // fmt's own code, compiled once. With FMT_HEADER_ONLY every file that formats a string would
 // compile it again, at 5 s each. Torch ships fmt's headers but not its library.
 #include <fmt/format-inl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // In place of the generated page where there is no Node.js to make it.
 
 #include "report/page.h"

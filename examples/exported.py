@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fold the batch norms of an exported program, save it with its history, and go back."""
 
 import pathlib

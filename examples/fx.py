@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rewrite a traced model, look at the steps, and take them back."""
 
 import torch

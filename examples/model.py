@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small vision transformer, which the other examples rewrite. Exports it:
 
     python examples/model.py vit.pt2

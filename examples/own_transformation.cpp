@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A transformation of your own, with its log and its undo: relu(relu(x)) -> relu(x).
 
 #include <ATen/ops/equal.h>
@@ -20,7 +22,7 @@ class DropRepeatedRelu : public ReversibleTransformation {
     Findings findings;
     for (NodeId id : model.graph())
       if (is_relu(model, id) && is_relu(model, input(model, id)))
-        findings.sites.push_back({model.graph()[id].name, {id}});
+        findings.sites.push_back({.nodes = {id}});
     return findings;
   }
 

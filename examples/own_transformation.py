@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformations of your own, with their log and their undo: a torch.fx pass, and a rule."""
 
 import torch

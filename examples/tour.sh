@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # A tour of the program: every command is shown, then run. The last line says that all went well.
 #
 # usage: examples/tour.sh [FOLDER]    FOLDER keeps the files; without it they are removed at the end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Train, rewrite for an evaluation, go back, train on: as if it had never been rewritten, bit for bit."""
 
 import torch

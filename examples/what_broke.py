@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which rewrite broke my model? A rule with a mistake in it, found and taken back."""
 
 import torch

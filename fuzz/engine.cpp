@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What libFuzzer calls. REFX_TARGET names the target.
 
 #include <cstring>

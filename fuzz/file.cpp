@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // .pt2 files with and without a history: everything that refx does without running the model. The
 // bytes are whole files, so that what is found can be tried with the program too.
 

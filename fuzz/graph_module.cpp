@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Histories of pickled GraphModules. The bytes: the sizes of the tensors beside it ("2,3;4"), a
 // line's end, and what the mirror saved.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what the search starts from: files of the tests, values that torch.save writes.
 
 usage: make_seeds.py FOLDER MODELS…

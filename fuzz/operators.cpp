@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx's own operators, which stand in for Python's: numbers, tuples and shapes of every kind.
 
 #include <ATen/core/Tensor.h>

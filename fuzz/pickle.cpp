@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Values in files of torch.save: bounded in time and memory, and written back as they were read.
 
 #include "io/pickle.h"

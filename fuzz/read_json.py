@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What Python's json reads, in a form that can be compared byte by byte; see python_json.cpp."""
 
 import json

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tries again what was found before: `refx_fuzz FOLDER…`, in each of which a folder named after a
 // target holds bytes for it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rules: a text of them is read or refused, and what is read can be looked for, applied and taken
 // back.
 

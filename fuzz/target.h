@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // fuzz/: refx against bytes that were made to break it. One target for each kind of them; libFuzzer

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The text form: what is read is printed as it is read, and no transformation stumbles over it.
 
 #include "refx/text.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Archives: what refx opens is all of the file, and every other reader sees the same in it.
 
 #include <caffe2/serialize/in_memory_adapter.h>

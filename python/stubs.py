@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what type checkers cannot see: the stubs of the extension.
 
     PYTHONPATH=build/python python python/stubs.py [--check]

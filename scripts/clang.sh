@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Prints the newest clang++ (16 or later) that has libFuzzer; fails if there is none.
 for version in {30..16}; do
   clang=$(command -v "clang++-$version") || continue

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Searches for bytes that break refx: FUZZ_S seconds for each target, or for those that are named.
 # What reaches new code is kept in build-fuzz/corpus and the next search goes on from there; what
 # breaks refx is put into fuzz/found, where every test run tries it again.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Everything that can be said of the code without running it: scripts/lint.sh [CHECK...]
-# The checks are format, python, web, commits, tidy; all of them run, whether or not one fails.
+# The checks are format, license, python, web, commits, tidy; all of them run, whether or not one fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,6 +28,15 @@ lint_format() {
 lint_tidy() { .venv/bin/python scripts/tidy.py; }
 
 lint_python() { .venv/bin/ruff check --quiet --output-format concise .; }
+
+lint_license() {
+  local files
+  files=$(git ls-files '*.cpp' '*.h' '*.def' '*.py' '*.js' '*.mjs' '*.sh' '*.cmake' '*CMakeLists.txt' ':!tests/data' ':!fuzz/found' |
+    xargs -d '\n' grep -L -m1 'SPDX-License-Identifier: Apache-2.0')
+  [[ -z $files ]] && return
+  sed 's/$/: the first lines have no SPDX-License-Identifier: Apache-2.0/' <<<"$files"
+  return 1
+}
 
 lint_web() {
   web/node_modules/.bin/eslint -c web/eslint.config.js --max-warnings 0 \
@@ -55,7 +65,7 @@ if [[ ${1-} == --fix ]]; then
 fi
 
 failed=()
-for check in "${@:-format python web commits tidy}"; do
+for check in "${@:-format license python web commits tidy}"; do
   for name in $check; do
     "lint_$name" || failed+=("$name")
   done

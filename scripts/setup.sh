@@ -1,26 +1,39 @@
 #!/usr/bin/env bash
-# Installs what the build needs: Debian packages (Node.js among them, if there is none) and a
-# .venv with torch. Running it again is cheap and does nothing. PYTHON chooses the interpreter that
-# makes the .venv, TORCH another version of torch. Further packages can be named.
+# SPDX-License-Identifier: Apache-2.0
+# Installs what the build and the tests need: Debian packages (Node.js among them, if there is none),
+# a .venv with torch, and in .venv/producers an older transformers. Running it again is cheap and does
+# nothing. PYTHON chooses the interpreter that makes the .venv, TORCH another version of torch.
+# Further packages can be named. With --program first, only what the program needs: a compiler, the
+# libraries, torch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ cmake ninja-build ccache mold libgtest-dev libbenchmark-dev librapidcheck-dev
-          libcli11-dev libzip-dev libsimdjson-dev libxxhash-dev libdeflate-dev strace
-          chromium pkgconf groff-base zsh fish "$@")
+packages=(g++ cmake ninja-build ccache libcli11-dev libsimdjson-dev libxxhash-dev libdeflate-dev)
 python=${PYTHON:-python3}
-stamp=.venv/.refx-requirements # a copy of the requirements that were installed
+all=.venv/.refx-requirements # a copy of the requirements that were installed
+changed=
 
 requirements() { sed "${TORCH:+s/^torch==.*/torch==$TORCH/}" requirements-dev.txt; }
 fail() { echo "setup: $*" >&2; exit 1; }
 
+if [[ ${1-} == --program ]]; then
+  shift
+  wanted() { requirements | grep -E '^(torch|numpy)\b'; }
+  stamp=.venv/.refx-torch what="torch: 0.8 GB on disk"
+else
+  packages+=(mold libgtest-dev libbenchmark-dev librapidcheck-dev libzip-dev strace
+             chromium doxygen pkgconf groff-base zsh fish)
+  # Only where there is none yet: another Node.js than Debian's is as good.
+  command -v node >/dev/null || packages+=(nodejs)
+  command -v npm >/dev/null || packages+=(npm)
+  wanted() { requirements; }
+  stamp=$all what="requirements-dev.txt: 1.3 GB on disk"
+fi
+packages+=("$@")
+
 # ---- Debian packages
 
-# Only where there is none yet: another Node.js than Debian's is as good.
-command -v node >/dev/null || packages+=(nodejs)
-command -v npm >/dev/null || packages+=(npm)
-
-venv_done() { requirements | cmp -s - "$stamp"; }
+venv_done() { wanted | cmp -s - "$stamp" || requirements | cmp -s - "$all"; }
 if ! venv_done && ! "$python" -c 'import venv, ensurepip' 2>/dev/null; then
   packages+=(python3-venv)
 fi
@@ -43,6 +56,7 @@ if command -v dpkg-query >/dev/null; then
     { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } \
       >"$log" 2>&1 || { cat "$log" >&2; fail "could not install: ${missing[*]} (log in $log)"; }
     rm -f "$log"
+    changed=yes
   fi
 elif ! venv_done; then
   echo "setup: not a Debian system; the build needs the equivalents of: ${packages[*]}"
@@ -50,13 +64,36 @@ fi
 
 # ---- Python environment
 
-venv_done && exit 0
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
-  fail "needs Python 3.10 or newer as $python (or set PYTHON)"
-if ! .venv/bin/python -c '' 2>/dev/null; then
-  echo "setup: creating .venv"
-  "$python" -m venv --clear .venv
+if ! venv_done; then
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
+    fail "needs Python 3.10 or newer as $python (or set PYTHON)"
+  if ! .venv/bin/python -c '' 2>/dev/null; then
+    echo "setup: creating .venv"
+    "$python" -m venv --clear .venv
+  fi
+  echo "setup: installing into .venv $what, a minute or two"
+  .venv/bin/python -m pip install -qq --disable-pip-version-check -r <(wanted)
+  wanted >"$stamp"
+  changed=yes
 fi
-echo "setup: installing requirements-dev.txt into .venv: 1.3 GB, a minute or two"
-.venv/bin/python -m pip install -qq --disable-pip-version-check -r <(requirements)
-requirements >"$stamp"
+[[ $stamp == "$all" ]] || exit 0
+
+# ---- Older versions of transformers: a folder for each, which a test puts on PYTHONPATH
+
+for list in requirements-transformers-*.txt; do
+  folder=.venv/producers/${list#requirements-}
+  folder=${folder%.txt}
+  cmp -s "$list" "$folder/.refx-requirements" && continue
+  echo "setup: installing $list into $folder: 70 MB"
+  rm -rf "$folder"
+  .venv/bin/python -m pip install -qq --disable-pip-version-check --no-deps --target "$folder" -r "$list"
+  cp "$list" "$folder/.refx-requirements"
+done
+
+# ---- What was configured without all this is configured again
+
+if [[ $changed ]]; then
+  for folder in build build-*; do
+    [[ ! -f $folder/CMakeCache.txt ]] || cmake "$folder" >/dev/null
+  done
+fi

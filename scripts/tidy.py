@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """clang-tidy over the library, the program and the bindings, with the checks of .clang-tidy.
 
     python scripts/tidy.py [FILE...]     # all files, or these

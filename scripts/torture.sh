@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Random runs against refx's promises, TORTURE_S seconds (60) for each kind, in JOBS processes with
 # seeds of their own. REFX_SEED sets the first seed, ONLY a filter of GoogleTest.
 set -euo pipefail

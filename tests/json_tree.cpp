@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "json_tree.h"
 
 #include <simdjson.h>
 
-#include "pt2/json.h"
+#include "graph_json/json.h"
 
 namespace refx::testing {
 

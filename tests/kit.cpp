@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "kit.h"
 
 #include <ATen/ATen.h>
@@ -267,7 +269,7 @@ void expect_applies(const Transformation& transformation, const Model& original)
 
 void expect_refused(const std::string& name, const Model& original, std::string_view reason) {
   const Transformation& transformation = find_transformation(name);
-  for (const Refusal& refusal : transformation.find(original).refusals)
+  for (const Refusal& refusal : find_sites(original, transformation).refusals)
     EXPECT_NO_THROW(explain(refusal.reason)) << "not in docs/refusals.md: " << refusal.reason;
   expect_refused(transformation, original, reason);
 }
@@ -283,7 +285,7 @@ std::string told(const std::vector<Refusal>& refusals) {
 
 void expect_refused(const Transformation& transformation, const Model& original,
                     std::string_view reason) {
-  const Findings findings = transformation.find(original);
+  const Findings findings = find_sites(original, transformation);
   EXPECT_TRUE(findings.sites.empty()) << "site: " << findings.sites[0].name;
   const std::string reasons = told(findings.refusals);
   EXPECT_NE(reasons.find(reason), std::string::npos) << "reasons given:\n" << reasons;

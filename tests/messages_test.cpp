@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The library does not speak of the program's flags and commands: Python and C++ have none. What
 // would help is a Hint, which each face says in its own words.
 

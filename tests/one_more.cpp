@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A transformation that refx does not have. It is registered where REFX_ONE_MORE is set, in these
 // tests and in a program that is linked with this file: nothing else should have to know of it.
 

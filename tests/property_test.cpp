@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random models under random sequences of rewrites and reversals. REFX_CASES=<n> sets how many.
 
 #include <cstdlib>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "random_model.h"
 
 #include <ATen/ops/isfinite.h>
@@ -85,6 +87,7 @@ class Interpreter {
       case 10:
         return scaled(x, i);
       default:
+        if (one_in(2, i.a)) return push(one_in(2, i.b) ? writer_.branch(x) : writer_.region(x));
         return push(writer_.call("add", {x, x}, "Tensor"));
     }
   }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "random_moves.h"
 
 #include "kit.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs the wheel where people install it, and uses it there. The torch of .venv stands in for theirs.
 # usage: tests/wheel.sh WHEEL PYTHON-OF-VENV FOLDER
 set -euo pipefail
@@ -31,7 +32,7 @@ PYTHON
 "$base" -m venv --without-pip own
 site=$(own/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 for entry in "$packages"/*; do
-  case ${entry##*/} in refx.pth | pip | pip-*) ;; *) ln -s "$entry" "$site/" ;; esac
+  case ${entry##*/} in refx.pth | refx-* | pip | pip-*) ;; *) ln -s "$entry" "$site/" ;; esac
 done
 "${pip[@]}" --python own/bin/python install --no-deps --no-index "$wheel"
 works own/bin/refx own/bin/python

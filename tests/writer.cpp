@@ -1,7 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "writer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include "graph_json/tensor_meta.h"
 
 namespace refx::testing {
 
@@ -72,11 +77,13 @@ NodeId Writer::learn(NodeId node, const Node& call) {
   });
   std::function<Arg(const Arg&)> rename = [&](const Arg& arg) -> Arg {
     if (const NodeId* id = arg.get<NodeId>()) return renamed.at(*id);
-    if (const List* list = arg.get<List>()) {
-      List copy;
-      for (const Arg& item : list->items) copy.items.push_back(rename(item));
+    const auto all = [&](const Args& items) {
+      Args copy;
+      for (const Arg& item : items) copy.push_back(rename(item));
       return copy;
-    }
+    };
+    if (const List* list = arg.get<List>()) return List{all(list->items)};
+    if (const Tuple* tuple = arg.get<Tuple>()) return Tuple{all(tuple->items)};
     return arg;
   };
   Args args;
@@ -198,6 +205,49 @@ NodeId Writer::norm(NodeId x, const std::string& path, NormOptions o) {
 
 NodeId Writer::call(const std::string& name, Args args, const std::string& overload) {
   return function("aten." + name + "." + overload, "torch." + name, std::move(args));
+}
+
+namespace {
+
+// The subgraph "-x * 2" for a value like this one, as torch.export writes it.
+Raw doubled_negative(const at::Tensor& x) {
+  std::string type;
+  append_tensor_meta(type, *type_of(x), Symbols());
+  const auto tensor = [](const std::string& name) {
+    return fmt::format(R"({{"as_tensor": {{"name": "{}"}}}})", name);
+  };
+  const auto call = [&](const std::string& op, const std::string& inputs, const std::string& name) {
+    return fmt::format(
+        R"({{"target": "torch.ops.aten.{}", "inputs": [{}], "outputs": [{}], "metadata": {{}}, )"
+        R"("is_hop_single_tensor_return": null, "name": "{}"}})",
+        op, inputs, tensor(name), name);
+  };
+  const auto given = [](const std::string& name, const std::string& arg) {
+    return fmt::format(R"({{"name": "{}", "arg": {}, "kind": 1}})", name, arg);
+  };
+  return Raw{fmt::format(
+      R"({{"as_graph": {{"name": "submod_1", "graph": {{"inputs": [{0}], "outputs": [{1}], )"
+      R"("nodes": [{2}, {3}], "tensor_values": {{"x0": {4}, "turned": {4}, "doubled": {4}}}, )"
+      R"("sym_int_values": {{}}, "sym_bool_values": {{}}, "is_single_tensor_return": true, )"
+      R"("custom_obj_values": {{}}, "sym_float_values": {{}}}}}}}})",
+      tensor("x0"), tensor("doubled"), call("neg.default", given("self", tensor("x0")), "turned"),
+      call("mul.Tensor",
+           given("self", tensor("turned")) + ", " + given("other", R"({"as_float": 2.0})"),
+           "doubled"),
+      type)};
+}
+
+}  // namespace
+
+NodeId Writer::region(NodeId x) {
+  const std::string op = "higher_order.wrap_with_set_grad_enabled";
+  return function(op, op, {false, doubled_negative(value(x)), x});
+}
+
+NodeId Writer::branch(NodeId x) {
+  const std::string op = "higher_order.cond";
+  const Raw subgraph = doubled_negative(value(x));
+  return function(op, op, {true, subgraph, subgraph, Tuple{{x}}});
 }
 
 NodeId Writer::divide(NodeId x, Arg divisor) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -35,6 +36,9 @@ class Writer {
   // By bare operator name: "relu" is aten.relu.default, torch.relu or the method relu.
   NodeId call(const std::string& name, Args args, const std::string& overload = "default");
   NodeId divide(NodeId x, Arg divisor);
+  // -x * 2 in a region without gradients, or in both branches of torch.cond.
+  NodeId region(NodeId x);
+  NodeId branch(NodeId x);
 
   const at::Tensor& value(NodeId node) const { return values_.at(node); }
   at::Tensor random(std::vector<std::int64_t> sizes);

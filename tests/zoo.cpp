@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "zoo.h"
 
 #include <ATen/ops/full.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Takes the place of operator new, posix_memalign (tensors) and the system calls that write files,
 // for everything in this process.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Long random runs against everything that refx promises; `make torture` runs them for hours if it
 // is asked to, the tests for some seconds.
 
@@ -57,11 +59,15 @@ TEST(Torture, RandomModelsEndWhereTheyStarted) {
 
 // ---- flipped bits -----------------------------------------------------------------------------
 
+void attach_originals(Model& model) {
+  if (!detached(model).empty()) attach(model, "tests/data/pt2/convolutions.pt2");
+}
+
 // Everything that can be seen of the model in a file, and the bytes that it goes back to.
 std::string seen(const std::string& path, const std::string& back) {
   Model model = load(path);
   check_contents(model);
-  if (!detached(model).empty()) attach(model, "tests/data/pt2/convolutions.pt2");
+  attach_originals(model);
   std::ostringstream text;
   text << content(model) << content(original_of(model));
   for (const Step& step : model.history()) text << step << '\n';
@@ -170,7 +176,10 @@ TEST_F(SaveFaults, TheFileIsOldOrNew) {
   endure("faults of save", [&](std::uint64_t seed) {
     std::mt19937_64 random(seed);
     Model model = load(any(paths, random));
-    if (random() % 2) reverse_all(model);
+    if (random() % 2) {
+      attach_originals(model);
+      reverse_all(model);
+    }
     save(model, path_);
     new_ = read_file(path_);
     return strike_each_call(model);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Bundles the page into one HTML text and writes it as a C++ source: node build.mjs PAGE.cpp
 
 import {build} from 'esbuild';

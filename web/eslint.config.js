@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What clang-format does not see: names that are not declared or not used, and habits that hide
 // mistakes. `make lint` runs it from the folder above, for tests/report too.
 

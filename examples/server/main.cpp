@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A server without the network: tunes a model for this machine, answers requests from several
 // threads, checks every answer, and goes back to the form that was trained.
 //

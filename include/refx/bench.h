@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -53,6 +54,10 @@ struct REFX_API Benchmark {
   std::string device;
   std::string machine;  // processor, operating system, versions
   int threads = 1;
+  // Of a sequence: the calls in each timed run, which are those after the first, and the elements
+  // of their token inputs. 0: runs are single calls; there is no token input.
+  std::size_t calls = 0;
+  std::int64_t tokens = 0;
   Contest contest;
   std::vector<StepSpeed> steps;
   std::vector<std::string> notes;
@@ -65,6 +70,9 @@ struct REFX_API Benchmark {
 // Runs the two models in turn, in inference mode, on copies of the inputs and of the state that
 // they write: round by round, each in short blocks A B B A with executors made for the round, so
 // that neither a drift of the machine nor a lucky place in memory favours one of them.
+//
+// A run of a sequence is all its calls after the first, each time from fresh state: the first call,
+// the prefill, is made but not timed.
 REFX_API Benchmark bench(const Model& model, const BenchOptions& options = {});
 
 REFX_API std::string to_text(const Benchmark& benchmark, Phrase words = to_string);

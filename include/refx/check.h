@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ REFX_API std::string to_string(RuleVerdict verdict);  // "pass", "fail", "never 
 
 // What became of the instances of one form of `before`.
 struct FormCheck {
-  int tried = 0, found = 0, refused = 0;
+  // Each that was tried is one of: found and right, refused, or failed, after which no other is.
+  int tried = 0, found = 0, refused = 0, failed = 0;
   int compared = 0;                                  // of those found: with numbers to compare
   std::vector<std::pair<std::string, int>> reasons;  // of the refusals, the most frequent first
 };

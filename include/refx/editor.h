@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
@@ -32,6 +33,7 @@ class REFX_API Editor {
   void set_node(NodeId id, Node node);  // the node keeps its name, its marks and its place
   void set_target(NodeId id, Name target);
   void set_arg(NodeId id, std::size_t position, Arg value);
+  void set_kwarg(NodeId id, std::string_view name, Arg value);  // added, if there is none
   void set_type(NodeId id, TypePtr type);
   void replace_uses(NodeId of, NodeId by);
   void erase_node(NodeId id);  // must have no users

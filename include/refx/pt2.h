@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
@@ -30,6 +31,7 @@ REFX_API Model load(const std::string& path, const LoadOptions& options = {});
 struct StepLabel {
   StepId id;
   std::string transformation, site;
+  bool marked_lossy = false;  // see is_marked_lossy()
 };
 // The steps of a file by its history alone, oldest first: neither the program nor what the steps
 // did is read, nor are they checked against each other, as load() does. Nothing if the file has no

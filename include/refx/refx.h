@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "refx/bench.h"
@@ -34,3 +35,4 @@
 #include "refx/validate.h"
 #include "refx/values.h"
 #include "refx/verify.h"
+#include "refx/weights.h"

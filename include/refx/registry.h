@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "refx/export.h"
+#include "refx/progress.h"
 #include "refx/transformation.h"
 
 namespace refx {
@@ -23,13 +25,18 @@ REFX_API const Transformation& find_transformation(std::string_view name);
 // registry that preserve computation.
 inline constexpr std::string_view kAll = "all";
 REFX_API std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names);
-// Of patterns of a SiteFilter that match no site of these transformations, neither one that is
-// there nor one that is refused or was rewritten: "'quary' matches no site; did you mean 'query'?"
-REFX_API std::vector<std::string> unmatched(const std::vector<std::string>& patterns,
-                                            const Model& model,
-                                            const std::vector<TransformationPtr>& transformations);
+// Finds or applies several, one after the other: a pattern of the filter has to match a site of one
+// of them. One result for each.
+REFX_API std::vector<Findings> find_sites(const Model& model,
+                                          const std::vector<TransformationPtr>& transformations,
+                                          const SiteFilter& filter = {});
+REFX_API std::vector<Outcome> apply(Model& model,
+                                    const std::vector<TransformationPtr>& transformations,
+                                    const SiteFilter& filter = {}, const OnProgress& progress = {});
 // Null if there is none.
 REFX_API const Transformation* lookup_transformation(std::string_view name);
+// Whether refx ships a transformation of this name, and results stay the same up to rounding.
+REFX_API bool ships_as_exact(std::string_view name);
 // Makes a transformation known to reverse(), the program's lists and the contract test.
 REFX_API void register_transformation(TransformationPtr transformation);
 template <class T>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
@@ -35,6 +36,7 @@ class REFX_API Restorer {
   void record(Step step);
   // The id that the next new step gets, which is greater than those of all steps.
   void set_next_step(std::uint32_t next);
+  static std::uint32_t next_step(const Model& model);  // to be saved: ids are never used again
   // What the model was loaded from, where that keeps its originals elsewhere now.
   void set_source(std::shared_ptr<const Source> source);
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,9 @@ namespace refx {
 struct SensitivityOptions {
   // Applied first, to a copy: for what is not in the model, or not yet.
   std::vector<TransformationPtr> transformations = {};
-  bool reversed = false;  // also the steps that redo() would bring back
-  Measure measure = {};   // one set of inputs; the model runs where it is
+  SiteFilter filter = {};  // which of their sites, and which steps of the model
+  bool reversed = false;   // also the steps that redo() would bring back
+  Measure measure = {};    // one set of inputs; the model runs where it is
 };
 
 // A lossy step by itself: the original with this step and those it is built on, and no others.
@@ -37,8 +39,8 @@ struct Sensitivity {
   double error = 0;                  // of all of them together
   std::string inputs = {};
   int threads = 1;
-  std::size_t runs =
-      0;  // of the original and of other forms: two and one more than there are steps
+  // Of the original and of other forms: two, and one more than there are steps.
+  std::size_t runs = 0;
 };
 
 // What each lossy step costs, by one run for each. The model stays as it is. Throws Error if there

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <iosfwd>
@@ -9,6 +10,7 @@
 
 namespace refx {
 
+// clang-format off
 // A whole model without its tensor data, in the manner of torch.fx's print(graph):
 //
 //   parameter q.weight : f32[8, 4]
@@ -16,10 +18,11 @@ namespace refx {
 //   graph():
 //       %x : f32[2, 4] [num_users=1] = placeholder[target=x]
 //       %p_q_weight : f32[8, 4] [num_users=1] = placeholder[target=p_q_weight](state=q.weight)
-//       %linear : [num_users=1] = call_function[target=aten.linear.default](args = (%x,
-//       %p_q_weight), kwargs = {}) return linear
+//       %linear : [num_users=1] = call_function[target=aten.linear.default](args = (%x, %p_q_weight), kwargs = {})
+//       return linear
 //
 // For any text that print() wrote, print(parse(text)) == text. docs/text.md has the grammar.
+// clang-format on
 REFX_API std::string print(const Model& model);
 // For people: without metadata, and without the insides of what refx does not interpret.
 REFX_API std::string print_brief(const Model& model);

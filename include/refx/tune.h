@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,8 @@ enum class Prefer : std::uint8_t { speed, size };
 struct TuneOptions {
   // None: all of the registry that preserve what a model computes.
   std::vector<TransformationPtr> transformations = {};
+  // Which of their sites, and which of their steps that the model has, are up for the decision.
+  SiteFilter filter = {};
   Measure measure = {};                 // its seconds are for whole models; parts get a fifth
   std::string record = {};              // a file to which every trial is added; empty: none
   std::vector<std::string> known = {};  // files of trials that need not be made again

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -31,9 +32,10 @@ struct ReverseOptions {
 struct Reversal {
   std::vector<StepId> reversed;  // newest first: what was asked for, and what was cascaded
   struct Replaced {
-    StepId id;                      // a dependent step …
-    std::string label;              // … "transformation  site"
-    std::vector<StepId> reapplied;  // … and what stands in its place; empty: dropped
+    StepId id;                           // a dependent step …
+    std::string label;                   // … "transformation  site"
+    std::vector<StepId> reapplied = {};  // … and what stands in its place; empty: dropped
+    bool known = true;  // false: dropped since its transformation is not registered here
   };
   std::vector<Replaced> replaced;
 };

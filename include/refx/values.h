@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -27,6 +28,16 @@ REFX_API void write_values(const std::string& path, const c10::IValue& value);
 // give: (args, kwargs), args alone, inputs by name, or the one input of a model that has one.
 // Throws Error that names the input that is missing, not known, or of the wrong kind.
 REFX_API std::vector<c10::IValue> flatten_inputs(const Model& model, const c10::IValue& inputs);
+
+// The same for a sequence of calls: a list of such values, or the value of one call. What can be
+// read as one call is one.
+REFX_API std::vector<std::vector<c10::IValue>> flatten_calls(const Model& model,
+                                                             const c10::IValue& calls);
+
+// The same for several sets of inputs, each a sequence of calls: a list of sets, or one set. Calls
+// of a model that keeps no state do not depend on each other, so a list of them is a list of sets.
+REFX_API std::vector<std::vector<std::vector<c10::IValue>>> flatten_sets(const Model& model,
+                                                                         const c10::IValue& sets);
 
 // What the model's run returned, nested as it is in Python. Types that only Python has (named
 // tuples, dataclasses) become tuples.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 
 namespace refx {
 
-// What verify() says. `cannot_tell` is not a pass: the reason says what stands in the way.
-enum class Answer : std::uint8_t { pass, cannot_tell, fail };
-REFX_API std::string to_string(Answer answer);  // "pass", "cannot tell", "fail"
+// What verify() says. Only `pass` is a pass: `not_judged` is the answer for lossy steps without a
+// budget, and of `cannot_tell` the reason says what prevents an answer.
+enum class Answer : std::uint8_t { pass, not_judged, cannot_tell, fail };
+REFX_API std::string to_string(Answer answer);  // "pass", "not judged", "cannot tell", "fail"
 
 struct VerifyOptions {
   const Model* against = nullptr;  // null: the model's own original
@@ -22,7 +24,7 @@ struct VerifyOptions {
   Measure measure = {};
   std::vector<Inputs> more_inputs = {};  // besides those
   double tolerance = 0;                  // the largest relative error; 0: see verify()
-  double budget = 0;                     // the largest error of lossy steps, see Lossy; 0: any
+  double budget = 0;  // the largest error of lossy steps, see Lossy; 0: none is given
   bool per_step = false;
   bool by_error = false;  // the steps that cost most come first
   bool power = false;     // for each step the smallest wrong that would be noticed, see StepPower
@@ -47,15 +49,17 @@ struct OutputCheck {
   double original_l2 = 0, l2 = 0;  // relative: the length of the error as a part of the output's
   double beyond = 0;               // the share of elements whose error is beyond what is allowed
   Answer answer = Answer::pass;
-  std::string problem;  // empty: passed
+  std::string problem;   // empty: passed
+  std::size_t call = 0;  // of a sequence: the one that goes farthest into what is allowed
 
   bool passed() const { return answer == Answer::pass; }
   double relative(double error) const { return scale > 0 ? error / scale : error; }
 };
 
 struct REFX_API SetCheck {
-  std::string origin;  // of the inputs
-  std::vector<OutputCheck> outputs;
+  std::string origin;                // of the inputs
+  std::vector<OutputCheck> outputs;  // of a sequence: each where it is worst
+  std::size_t calls = 1;             // all of which were judged; state after the last
   Answer answer() const;
   bool passed() const { return answer() == Answer::pass; }
 };
@@ -74,7 +78,8 @@ struct StepCheck {
 };
 
 // How small a wrong in what a step made would be noticed, on these inputs: every number that the
-// step hands on is multiplied by 1 + part or 1 - part.
+// step hands on is multiplied by 1 + part or 1 - part. Steps that hand on integers and masks alone
+// have none.
 struct StepPower {
   StepId id;
   std::string transformation, site;
@@ -87,9 +92,12 @@ struct StepPower {
 // to rounding, by themselves.
 struct Lossy {
   std::vector<StepId> steps;
-  double error = 0, budget = 0;
+  double error = 0, budget = 0;  // without a budget the error is measured and not judged
 };
+// Steps of transformations that do not preserve the computation are marked when they are applied,
+// and files keep the mark. Of transformations that ship with refx and are exact it does not count.
 REFX_API bool is_lossy(const Step& step);
+REFX_API bool is_marked_lossy(const Step& step);
 
 struct REFX_API Verification {
   bool in_fp64 = true;  // the reference is the original in fp64; else the original as it is …
@@ -106,14 +114,16 @@ struct REFX_API Verification {
 
   Answer answer() const;
   bool passed() const { return answer() == Answer::pass; }
-  std::string verdict() const;  // the answer; "lossy" for one with lossy steps that passes
+  std::string verdict() const;  // the answer; "lossy" if lossy steps are within their budget
   std::string reason() const;   // of the answer; empty for pass
 };
 
 // Asks two questions about every output.
 //
 // Does the model mean the same? Both forms run in fp64. They may differ by what rounding the
-// weights that a rewrite made does to the original, measured, and by fp64's own rounding.
+// weights that a rewrite made does to the original, measured, and by fp64's own rounding. Values
+// that depend on stored tensors and literals alone are computed in the model's own dtypes, also in
+// fp64 runs: they are no more exact than the model computes them.
 //
 // Does it run as well? The model in its own dtype may err as the original does, or as the original
 // does in fp64 with one more rounding of every parameter and every result that rounds.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Finds the nodes of a copy of a GraphModule again, as those of its mirror.
 
 #include <algorithm>
@@ -62,7 +64,10 @@ void Mirror::attach(Tables& tables, py::handle graph_module,
       const NodeId id = chosen[i];
       if (!id || tables.id_of(fx_node.node) || !taken.insert(id)) continue;
       tables.set_id(fx_node.node, id);
-      set_marks(fx_node.node, model_.graph()[id].marks);  // which torch.fx does not copy
+      // torch.fx does not copy marks. If the node has some, they are newer; the next read adopts
+      // them.
+      if (!fx::find(attributes_of(fx_node.node), Fx::get().marks))
+        set_marks(fx_node.node, model_.graph()[id].marks);
     }
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // torch.nn modules as leaf modules of the core: type, hyper-parameters, and why one is more than
 // its type says.
 

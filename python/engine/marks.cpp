@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "engine/marks.h"
 
 #include <algorithm>
@@ -9,7 +11,6 @@ namespace refx::fx {
 
 std::vector<Name> marks_of(py::handle node) {
   std::vector<Name> marks;
-  // Not getattr: that would ask the history, which is at work.
   PyObject* found = find(attributes_of(node), Fx::get().marks);
   if (!found || !PySet_Check(found)) return marks;
   for (py::handle mark : py::reinterpret_borrow<py::set>(found))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "engine/mirror.h"
 
 #include <fmt/format.h>
@@ -150,7 +152,8 @@ Mirror::Applied Mirror::apply(const Transformation& transformation, const std::s
   return applied;
 }
 
-ChangedObjects Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options) {
+ChangedObjects Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions options,
+                               std::vector<Reversal::Replaced>& replaced) {
   if (steps.empty()) return {};
   for (StepId id : steps)
     if (model_.history()[id].transformation == kOthers)
@@ -162,16 +165,16 @@ ChangedObjects Mirror::reverse(const std::vector<StepId>& steps, ReverseOptions 
   for (StepId id : plan.asked) collector.add(model_.history()[id]);
   for (const auto& [id, causes] : plan.dependents) collector.add(model_.history()[id]);
   options.redoable = false;  // the GraphModule keeps nothing of what is reversed
-  const Reversal reversal = refx::reverse(model_, plan, options);
-  for (const Reversal::Replaced& replaced : reversal.replaced)
-    for (StepId id : replaced.reapplied) collector.add(model_.history()[id]);
+  replaced = refx::reverse(model_, plan, options).replaced;
+  for (const Reversal::Replaced& step : replaced)
+    for (StepId id : step.reapplied) collector.add(model_.history()[id]);
   ChangedObjects changed = collector.take();
   take_snapshots(changed);
   return changed;
 }
 
 Findings Mirror::find(const Transformation& transformation) const {
-  return transformation.find(model_);
+  return find_sites(model_, transformation);
 }
 
 std::vector<StepId> Mirror::select(std::string_view what) const {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // The engine under refx.fx: makes a model of a torch.fx.GraphModule, so that the library can
@@ -61,7 +62,9 @@ class Mirror {
   };
   // The mark is for a transformation whose class in Python is derived from the library's.
   Applied apply(const Transformation& transformation, const std::string& mark);
-  ChangedObjects reverse(const std::vector<StepId>& steps, ReverseOptions options);
+  // `replaced` receives the dependent steps.
+  ChangedObjects reverse(const std::vector<StepId>& steps, ReverseOptions options,
+                         std::vector<Reversal::Replaced>& replaced);
   Findings find(const Transformation& transformation) const;
 
   // The steps that are meant: by id, transformation or site. Of others than refx only if none else

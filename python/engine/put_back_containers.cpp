@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Once every step is undone, the containers that were copied to be written are as they were: then
 // the ones that the GraphModule came with stand in their places again.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads a GraphModule into its mirror. The first time everything is new. Later only what differs is
 // written: nodes, modules and tensors that came, went or changed become one step; what training,
 // .to() and .train() do is no rewrite, and is adopted without one.

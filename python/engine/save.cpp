@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A mirror as bytes: all values of the model and of its steps, with ids numbered by place, after a
 // checksum of them. Types and metadata are read again from the GraphModule.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "engine/sight.h"
 
 #include <torch/csrc/autograd/python_variable.h>

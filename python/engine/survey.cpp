@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "engine/survey.h"
 
 #include <torch/csrc/autograd/python_variable.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "engine/torch_fx.h"
 
 #include <structmember.h>
@@ -39,13 +41,10 @@ const Fx& Fx::get() {
     f->target = field(f->node_type, "target");
     f->args = field(f->node_type, "_args");
     f->kwargs = field(f->node_type, "_kwargs");
-    f->type = field(f->node_type, "type");
     f->meta = field(f->node_type, "meta");
-    f->graph = field(f->node_type, "graph");
     f->next = field(f->node_type, "_next");
     f->prev = field(f->node_type, "_prev");
     f->users = field(f->node_type, "users");
-    f->input_nodes = field(f->node_type, "_input_nodes");
     f->root = intern("_root");
     f->parameters = intern("_parameters");
     f->buffers = intern("_buffers");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // What refx uses of torch.fx and torch.nn behind their public names, looked up once.
@@ -25,7 +26,7 @@ struct Field {
 struct Fx {
   static const Fx& get();
   PyTypeObject* node_type;
-  Field op, name, target, args, kwargs, type, meta, graph, next, prev, users, input_nodes;
+  Field op, name, target, args, kwargs, meta, next, prev, users;
   PyObject *root, *parameters, *buffers, *modules, *training, *non_persistent, *val, *tensor_meta,
       *marks, *module_stack;
 };

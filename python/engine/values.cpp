@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "engine/values.h"
 
 #include <c10/core/SymInt.h>

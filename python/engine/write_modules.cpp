@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Brings the modules and tensors of a GraphModule to where the library's model of it is. Modules
 // are not written into, because a traced graph shares them with the model it came from: a changed
 // module is another object, and so is a container, unless it is a plain nn.Module as torch.fx makes

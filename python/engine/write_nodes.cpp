@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Brings the nodes of a graph to where the library's model of it is. A node stays the object it is,
 // with its name and metadata; an erased one that returns is the same object again.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reversible rewrites of PyTorch graphs.
 
 Every rewrite of a model is a step in a history. Each step can be listed and taken back, alone and in

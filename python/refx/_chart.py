@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bars as SVG, for notebooks and pages that need nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Results of measuring, tuning and searching, and how progress is told."""
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Protocol, cast
 from ._chart import bar_chart, decades, page, shown
 from ._core import Error
 from ._step import Step
+from ._table import text_as_html
 
 # Called as progress(done, total, what); total is 0 where it is not known.
 Callback = Callable[[int, int, str], object]
@@ -51,15 +53,15 @@ class Result:
         return self.text
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.text)}</pre>"
+        return text_as_html(self.text)
 
 
 @dataclasses.dataclass(frozen=True)
 class Verification(Result):
     """How far a model's outputs are from its original's. True if rounding explains it, or, of a model with
-    lossy steps, if it is within the budget."""
+    lossy steps, if it is within the budget; without a budget these are measured and not judged."""
 
-    verdict: str  # "pass", "lossy", "fail" or "cannot tell"
+    verdict: str  # "pass", "lossy", "not judged", "fail" or "cannot tell"
     reason: str  # why it does not pass
     outputs: list[dict[str, Any]] = dataclasses.field(repr=False)  # each on each set of inputs
     steps: list[dict[str, Any]] = dataclasses.field(repr=False)  # each by itself, with per_step

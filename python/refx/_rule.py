@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules: rewrites that are written down, as text or as a Python class.
 
 A class is traced and printed as the text of a rule, which the library reads: the text is the truth.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program ``refx`` of an installed package, with the torch that is installed beside it.
 
 A package of its own, so that starting the program does not import torch.

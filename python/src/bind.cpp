@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The extension refx._core. No logic here: areas bind what the library has.
 
 #include "bind.h"
@@ -20,6 +22,10 @@ void bind_errors(py::module_& m) {
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
+    } catch (const UnmatchedPattern& e) {
+      const char* argument = e.of() == UnmatchedPattern::Of::only ? "only=" : "exclude=";
+      const std::string problem = argument + e.problem("`Model.sites()` lists the sites");
+      PyErr_SetString(error.ptr(), printable(problem).c_str());
     } catch (const HintedError& e) {
       PyErr_SetString(error.ptr(), printable(e.said(in_arguments)).c_str());
     } catch (const Error& e) {

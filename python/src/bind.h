@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -37,5 +38,10 @@ c10::IValue to_value(py::handle object);
 
 // 'reapply', 'refuse' or 'cascade'.
 Dependents to_dependents(const std::string& text);
+
+// Of the steps that depended on reversed ones, those that were not applied again: id, label, and
+// whether their transformation is registered.
+std::vector<std::tuple<std::uint32_t, std::string, bool>> dropped_steps(
+    const std::vector<Reversal::Replaced>& replaced);
 
 }  // namespace refx::python

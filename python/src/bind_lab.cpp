@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The laboratory: measuring, tuning and searching. Results cross as JSON and text.
 
 #include "bind.h"
@@ -16,9 +18,10 @@ namespace {
 
 using Result = std::pair<std::string, std::string>;  // JSON, text
 
-Inputs to_inputs(const Model& model, py::handle inputs) {
-  if (inputs.is_none()) return {};
-  return {flatten_inputs(model, to_value(inputs)), "given"};
+Inputs to_inputs(std::vector<std::vector<c10::IValue>> calls) {
+  Inputs all(std::move(calls[0]), "given");
+  all.next.assign(calls.begin() + 1, calls.end());
+  return all;
 }
 
 // Also the moment at which Ctrl-C is seen.
@@ -47,11 +50,23 @@ class Given {
     return *this;
   }
 
+  // Several sets of inputs: the first to measure on, and those besides it.
+  Given& take_sets(Measure& to, std::vector<Inputs>& more) {
+    const py::object inputs = options_.attr("pop")("inputs", py::none());
+    if (inputs.is_none()) return *this;
+    auto sets = flatten_sets(model_, to_value(inputs));
+    to.inputs = to_inputs(std::move(sets[0]));
+    for (std::size_t i = 1; i < sets.size(); ++i) more.push_back(to_inputs(std::move(sets[i])));
+    return *this;
+  }
+
   Given& take(const char* name, Measure& to) {
-    if (options_.contains("inputs")) to.inputs = to_inputs(model_, options_.attr("pop")("inputs"));
+    if (const py::object inputs = options_.attr("pop")("inputs", py::none()); !inputs.is_none())
+      to.inputs = to_inputs(flatten_calls(model_, to_value(inputs)));
     if (options_.contains("progress")) progress_ = options_.attr("pop")("progress");
     to.progress = to_progress(progress_);
     return take("batch", to.batch)
+        .take("steps", to.steps)
         .take("threads", to.threads)
         .take("device", to.device)
         .take("seconds", to.seconds)
@@ -79,6 +94,7 @@ Result verify(const Model& self, const Model* against, const py::kwargs& how) {
       .take("tolerance", options.tolerance)
       .take("budget", options.budget)
       .take("by_error", options.by_error)
+      .take_sets(options.measure, options.more_inputs)
       .take("verify", options.measure);
   const py::gil_scoped_release no_gil;
   const Verification result = refx::verify(self, options);
@@ -89,7 +105,10 @@ Result sensitivity(const Model& self, const std::vector<std::string>& names,
                    const py::kwargs& how) {
   SensitivityOptions options{.transformations = find_transformations(names)};
   Given given(self, how);
-  given.take("reversed", options.reversed).take("sensitivity", options.measure);
+  given.take("only", options.filter.only)
+      .take("exclude", options.filter.except)
+      .take("reversed", options.reversed)
+      .take("sensitivity", options.measure);
   const py::gil_scoped_release no_gil;
   const Sensitivity result = refx::sensitivity(self, options);
   return {to_json(result), to_text(result)};
@@ -111,14 +130,16 @@ Result tune(Model& self, const std::vector<std::string>& names, const py::kwargs
   TuneOptions options{.transformations = find_transformations(names)};
   Given given(self, how);
   // A function of a form: (whether it will do, its number or None).
-  py::object ask = py::none(), more = py::none();
+  py::object ask = py::none();
   bool smaller = false;
-  given.take("record", options.record)
+  given.take("only", options.filter.only)
+      .take("exclude", options.filter.except)
+      .take("record", options.record)
       .take("known", options.known)
       .take("budget", options.budget)
       .take("ask", ask)
       .take("smaller", smaller)
-      .take("more_inputs", more);
+      .take_sets(options.measure, options.more_inputs);
   if (smaller) options.prefer = Prefer::size;
   if (!ask.is_none())
     options.ask = [ask](const Model& form) {
@@ -126,9 +147,6 @@ Result tune(Model& self, const std::vector<std::string>& names, const py::kwargs
       const auto [good, score] = ask(py::cast(form)).cast<std::pair<bool, std::optional<double>>>();
       return Opinion{good, score};
     };
-  if (!more.is_none())
-    for (const py::handle& inputs : more)
-      options.more_inputs.push_back(to_inputs(self, py::reinterpret_borrow<py::object>(inputs)));
   given.take("tune", options.measure);
   const py::gil_scoped_release no_gil;
   const Tuning result = refx::tune(self, options);

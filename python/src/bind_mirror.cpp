@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <memory>
 
 #include "bind.h"
@@ -39,6 +41,31 @@ py::list steps(const Mirror& mirror) {
   return all;
 }
 
+// The tensors that live steps made, oldest first: (name, tensor, pieces). A piece is (name and
+// tensor of the part, or None and None; dim, start, length). Without pieces it was computed.
+py::list made(const Mirror& mirror) {
+  py::list all;
+  for (const Step& step : mirror.model().history()) {
+    std::unordered_map<StateId, const Change<StateEntry>*> changes;
+    for (const Edit& edit : step.edits)
+      if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) changes[change->id] = change;
+    for (const Edit& edit : step.edits) {
+      const auto* change = std::get_if<Change<StateEntry>>(&edit);
+      if (!change || !change->after) continue;
+      py::list pieces;
+      for (const Piece& piece : step.pieces) {
+        if (piece.whole != change->id) continue;
+        const StateEntry* part = piece.part ? changes.at(piece.part)->before.get() : nullptr;
+        pieces.append(py::make_tuple(part ? py::object(py::str(part->name)) : py::none(),
+                                     part ? py::cast(at::Tensor(part->tensor)) : py::none(),
+                                     piece.dim, piece.start, piece.length));
+      }
+      all.append(py::make_tuple(change->after->name, at::Tensor(change->after->tensor), pieces));
+    }
+  }
+  return all;
+}
+
 py::tuple find_sites(const Mirror& mirror, const std::string& transformation) {
   Findings findings;
   {
@@ -54,6 +81,14 @@ py::tuple find_sites(const Mirror& mirror, const std::string& transformation) {
 }
 
 }  // namespace
+
+std::vector<std::tuple<std::uint32_t, std::string, bool>> dropped_steps(
+    const std::vector<Reversal::Replaced>& replaced) {
+  std::vector<std::tuple<std::uint32_t, std::string, bool>> dropped;
+  for (const Reversal::Replaced& step : replaced)
+    if (step.reapplied.empty()) dropped.emplace_back(step.id.value, step.label, step.known);
+  return dropped;
+}
 
 Dependents to_dependents(const std::string& text) {
   if (text == "reapply") return Dependents::reapply;
@@ -100,11 +135,13 @@ void bind_mirror(py::module_& m) {
           [](Mirror& self, const std::vector<std::uint32_t>& steps, const std::string& dependents,
              bool discard_changes) {
             ChangedObjects changed;
+            std::vector<Reversal::Replaced> replaced;
             {
               const py::gil_scoped_release no_gil;
-              changed = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes});
+              changed = self.reverse(step_ids(steps), {to_dependents(dependents), discard_changes},
+                                     replaced);
             }
-            return changed;
+            return std::pair(std::move(changed), dropped_steps(replaced));
           },
           py::arg("steps"), py::arg("dependents"), py::arg("discard_changes"))
       .def("write", &write, py::arg("tables"), py::arg("graph_module"), py::arg("changed"),
@@ -124,6 +161,7 @@ void bind_mirror(py::module_& m) {
                                    names(changed.modules));
            })
       .def("tensors", &Mirror::tensors)
+      .def("made", &made)
       .def("steps", &steps)
       .def(
           "steps_of",

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Exported programs: refx::Model as Python sees it. Values cross as tensors, numbers and strings in
 // tuples, lists and dicts.
 
@@ -10,14 +12,37 @@
 #include "refx/detach.h"
 #include "refx/diff.h"
 #include "refx/error.h"
+#include "refx/executor.h"
 #include "refx/original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
+#include "refx/source.h"
 #include "refx/text.h"
 #include "refx/values.h"
+#include "refx/verify.h"
+#include "refx/weights.h"
 
 namespace refx::python {
+
+namespace {
+
+std::string type_name(py::handle object) {
+  return py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>();
+}
+
+// The parts of a container whose class is registered with torch's pytrees, such as a cache of
+// transformers or a dataclass; null for anything else. The program knows its parts by their order.
+py::object parts_of(py::handle object) {
+  const py::object type = py::type::of(py::reinterpret_borrow<py::object>(object));
+  const py::object nodes = py::module_::import("torch.utils._pytree").attr("SUPPORTED_NODES");
+  const py::object node = nodes.attr("get")(type);
+  if (node.is_none()) return {};
+  const py::tuple flat = node.attr("flatten_fn")(object);
+  return py::tuple(py::reinterpret_borrow<py::object>(flat[0]));
+}
+
+}  // namespace
 
 c10::IValue to_value(py::handle object) {
   PyObject* p = object.ptr();
@@ -27,6 +52,8 @@ c10::IValue to_value(py::handle object) {
   if (PyLong_Check(p)) return object.cast<std::int64_t>();
   if (PyFloat_Check(p)) return PyFloat_AS_DOUBLE(p);
   if (PyUnicode_Check(p)) return object.cast<std::string>();
+  if (!PyTuple_CheckExact(p) && !PyList_CheckExact(p) && !PyDict_CheckExact(p))
+    if (const py::object parts = parts_of(object)) return to_value(parts);
   if (PyTuple_Check(p)) {
     std::vector<c10::IValue> items;
     for (py::handle item : object) items.push_back(to_value(item));
@@ -45,9 +72,9 @@ c10::IValue to_value(py::handle object) {
     }
     return dict;
   }
-  throw Error("an input is a " +
-              py::str(py::type::handle_of(object).attr("__name__")).cast<std::string>() +
-              "; inputs are tensors, numbers and strings, in tuples, lists and dicts");
+  throw Error("an input is a " + type_name(object) +
+              "; inputs are tensors, numbers and strings, in tuples, lists, dicts and containers "
+              "that are registered with torch.utils._pytree");
 }
 
 namespace {
@@ -79,13 +106,13 @@ py::object from_value(const c10::IValue& value) {
   throw Error("the model returns a " + value.tagKind() + ", which has no Python form here");
 }
 
-py::object run(Model& model, py::handle args, py::handle kwargs) {
+py::object run(const Model& model, Executor& executor, py::handle args, py::handle kwargs) {
   std::vector<c10::IValue> both{to_value(args), to_value(kwargs)};
   const c10::IValue inputs = c10::ivalue::Tuple::create(std::move(both));
   c10::IValue output;
   {
     const py::gil_scoped_release no_gil;
-    output = nest_output(model, model.forward(flatten_inputs(model, inputs)));
+    output = nest_output(model, executor.run(flatten_inputs(model, inputs)));
   }
   return from_value(output);
 }
@@ -99,14 +126,30 @@ Tensors as_tuples(const std::vector<DetachedTensor>& tensors) {
   return all;
 }
 
-std::vector<StepId> chosen(const Model& model, const std::optional<std::string>& what) {
-  return what ? model.history().select(*what) : model.history().ids();
+// The steps that any of these choose, each once; without them all.
+std::vector<StepId> chosen(const Model& model,
+                           const std::optional<std::vector<std::string>>& what) {
+  if (!what) return model.history().ids();
+  std::vector<StepId> all;
+  for (const std::string& one : *what)
+    for (StepId id : model.history().select(one))
+      if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
+  return all;
 }
 
 }  // namespace
 
 void bind_model(py::module_& m) {
   py::class_<Model> model(m, "Model", "An exported program in the library.");
+  py::class_<Executor>(m, "Executor", "A model made ready to run, and the state of its runs.")
+      .def(py::init([](const Model& model) {
+             const py::gil_scoped_release no_gil;
+             return std::make_unique<Executor>(model);
+           }),
+           py::arg("model"))
+      .def("revision", &Executor::revision)
+      .def("state", &Executor::state, py::call_guard<py::gil_scoped_release>())
+      .def("reset_state", &Executor::reset_state, py::call_guard<py::gil_scoped_release>());
   model.def("copy", [](const Model& self) { return self; })
       .def(
           "save",
@@ -119,7 +162,12 @@ void bind_model(py::module_& m) {
            [](const Model& self) {
              if (self.source()) require_unchanged(*self.source());
            })
+      .def("revision", &Model::revision)
       .def("text", [](const Model& self) { return print(self); })
+      .def("output_spec",
+           [](const Model& self) {
+             return self.source() ? std::string(self.source()->output_spec()) : std::string();
+           })
       .def("counts",
            [](const Model& self) {
              return py::make_tuple(self.graph().size(), self.state().size(), self.history().size());
@@ -137,40 +185,37 @@ void bind_model(py::module_& m) {
            })
       .def(
           "find",
-          [](const Model& self, const std::string& name) {
-            Findings findings;
+          [](const Model& self, const std::vector<std::string>& names,
+             std::vector<std::string> only, std::vector<std::string> exclude) {
+            const auto transformations = find_transformations(names);
+            std::vector<Findings> all;
             {
               const py::gil_scoped_release no_gil;
-              findings = find_transformation(name).find(self);
+              all = find_sites(self, transformations, {std::move(only), std::move(exclude)});
             }
-            std::vector<std::string> sites;
-            std::vector<std::pair<std::string, std::string>> refusals;
-            for (const Site& site : findings.sites) sites.push_back(site.name);
-            for (const Refusal& r : findings.refusals) refusals.emplace_back(r.site.name, r.reason);
-            return std::pair(sites, refusals);
+            std::vector<std::tuple<std::string, std::string, std::optional<std::string>>> found;
+            for (std::size_t i = 0; i < all.size(); ++i) {
+              const std::string name = transformations[i]->name();
+              for (const Site& site : all[i].sites)
+                found.emplace_back(name, site.name, std::nullopt);
+              for (const Refusal& refusal : all[i].refusals)
+                found.emplace_back(name, refusal.site.name, refusal.reason);
+            }
+            return found;
           },
-          py::arg("transformation"))
+          py::arg("transformations"), py::arg("only"), py::arg("exclude"))
       .def(
           "apply",
-          [](Model& self, const std::string& name, std::vector<std::string> only,
+          [](Model& self, const std::vector<std::string>& names, std::vector<std::string> only,
              std::vector<std::string> exclude) {
             const py::gil_scoped_release no_gil;
             std::vector<std::uint32_t> ids;
-            for (StepId id :
-                 refx::apply(self, find_transformation(name), {std::move(only), std::move(exclude)})
-                     .steps)
-              ids.push_back(id.value);
+            for (const Outcome& outcome : refx::apply(self, find_transformations(names),
+                                                      {std::move(only), std::move(exclude)}))
+              for (StepId id : outcome.steps) ids.push_back(id.value);
             return ids;
           },
-          py::arg("transformation"), py::arg("only"), py::arg("exclude"))
-      .def(
-          "unmatched",
-          [](const Model& self, const std::vector<std::string>& transformations,
-             const std::vector<std::string>& patterns) {
-            const py::gil_scoped_release no_gil;
-            return unmatched(patterns, self, find_transformations(transformations));
-          },
-          py::arg("transformations"), py::arg("patterns"))
+          py::arg("transformations"), py::arg("only"), py::arg("exclude"))
       .def("steps",
            [](const Model& self) {
              py::list all;
@@ -179,20 +224,35 @@ void bind_model(py::module_& m) {
                for (NodeId id : step.nodes)
                  if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
                all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes,
-                                         step.bytes(), step.signature));
+                                         step.bytes(), step.signature, is_marked_lossy(step)));
              }
              return all;
            })
       .def(
           "reverse",
-          [](Model& self, const std::optional<std::string>& what, const std::string& dependents,
-             bool discard, const std::string& base) {
+          [](Model& self, const std::optional<std::vector<std::string>>& what,
+             const std::string& dependents, bool discard, const std::string& base) {
             const py::gil_scoped_release no_gil;
             const ReversalPlan plan = plan_reversal(self, chosen(self, what));
             if (!base.empty()) attach(self, plan, base);
-            refx::reverse(self, plan, {to_dependents(dependents), discard});
+            return dropped_steps(
+                refx::reverse(self, plan, {to_dependents(dependents), discard}).replaced);
           },
           py::arg("what"), py::arg("dependents"), py::arg("discard_changes"), py::arg("base"))
+      .def(
+          "load_weights",
+          [](Model& self, const std::map<std::string, at::Tensor>& weights) {
+            const py::gil_scoped_release no_gil;
+            load_weights(self, {weights.begin(), weights.end()});
+          },
+          py::arg("weights"))
+      .def(
+          "move_to",
+          [](Model& self, const at::Device& device) {
+            const py::gil_scoped_release no_gil;
+            move_to(self, device);
+          },
+          py::arg("device"))
       .def("redo", [](Model& self) { return redo(self); })
       .def("forget", [](Model& self) { forget(self); })
       .def("detach", [](Model& self) { return as_tuples(detach(self)); })
@@ -208,7 +268,7 @@ void bind_model(py::module_& m) {
       .def(
           "diff", [](const Model& self, const Model& other) { return to_text(diff(self, other)); },
           py::arg("other"))
-      .def("run", &run, py::arg("args"), py::arg("kwargs"));
+      .def("run", &run, py::arg("executor"), py::arg("args"), py::arg("kwargs"));
   bind_lab(model);
   m.def(
       "load",

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rules: parsed, asked and registered in the library.
 
 #include <torch/csrc/autograd/python_variable.h>

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bind.h"
-#include "engine/code_source.h"
-#include "engine/lint.h"
 #include "engine/tables.h"
 #include "engine/torch_fx.h"
 
@@ -67,10 +67,6 @@ void bind_tables(py::module_& m) {
       .def("find_function", &Tables::function_of, py::arg("name"));
   m.def("attribute_at", &attribute_at, py::arg("module"), py::arg("path"),
         "What a get_attr node reads; None if it is not there.");
-  m.def("passes_lint", &passes_lint, py::arg("graph"),
-        "Whether Graph.lint would find nothing. False: ask it.");
-  m.def("code_source", &code_source, py::arg("graph"),
-        "Everything in a graph that its code is generated from, in one flat list.");
 }
 
 }  // namespace refx::python

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // archive/: zip archives as PyTorch writes them. Read by mapping, checked, written whole or not at

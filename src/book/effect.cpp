@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "book/effect.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -128,6 +130,10 @@ Effect effect_of(const Model& model, const Node& node) {
   if (const Arg* out = argument(node, node.args.size(), "out"); out && !out->is<None>())
     return kWorst;
   return entry.effect;
+}
+
+bool views_first_only(const Model& model, const Node& node, const Effect& effect) {
+  return effect.writes_first && !effect.writes_all && name_of_call(model, node) != "set_";
 }
 
 bool may_draw_numbers(const Entry& entry) {

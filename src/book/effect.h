@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string_view>
@@ -13,6 +14,10 @@ struct Effect {
   bool writes_all = false;    // it may write any argument
 };
 Effect effect_of(const Model& model, const Node& node);
+
+// Whether the result of a call with this effect shares memory with its first argument alone: what
+// works in place returns that argument.
+bool views_first_only(const Model& model, const Node& node, const Effect& effect);
 
 // Why calling a node twice is not the same as calling it once and reading its result twice: "it
 // draws random numbers"; empty if it is.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "book/policy.h"
 
 #include <algorithm>
@@ -19,7 +21,6 @@ constexpr std::string_view kBackend =
 constexpr std::string_view kPacked = "it trusts a packed weight, which holds whatever is in it";
 constexpr std::string_view kNested = "it trusts sizes and offsets of a nested tensor";
 constexpr std::string_view kOutside = "it acts on more than its results";
-constexpr std::string_view kInternal = "it is internal: its callers check arguments, it does not";
 
 // The first row that fits holds.
 constexpr RefusedOps kRefused[] = {
@@ -60,91 +61,59 @@ constexpr RefusedOps kRefused[] = {
     {"miopen_*", kBackend},
     {"mkldnn_*", kBackend},
     {"_mkldnn_*", kBackend},
-    {"_*", kInternal},
 };
 
-constexpr std::string_view kInternalOps[] = {
-    "__*",  // Python's own spellings: __and__, __lshift__
-    "_adaptive_avg_pool*",
-    "_addmm_activation",
-    "_assert_*",
-    "_batch_norm_with_update*",
-    "_cast_*",
-    "_cdist_forward",
-    "_conj*",
-    "_convolution",
-    "_convolution_mode",
-    "_dim_arange",
-    "_embedding_bag",
-    "_embedding_bag_forward_only",
-    "_euclidean_dist",
-    "_fake_quantize_*",
-    "_fft_*",
-    "_foreach_*",
-    "_functional_assert_*",
-    "_functional_sym_constrain_range*",
-    "_fused_moving_avg_obs_fq_helper*",
-    "_fused_rms_norm",
-    "_fused_sdp_choice",
-    "_grouped_mm",
-    "_histogramdd_*",
-    "_int_mm",
-    "_is_all_true",
-    "_is_any_true",
-    "_linalg_*",
-    "_local_scalar_dense",
-    "_log_softmax",
-    "_lu_with_info",
-    "_masked_softmax",
-    "_native_batch_norm_legit*",
-    "_native_multi_head_attention",
-    "_neg_view*",
-    "_pack_padded_sequence",
-    "_pad_circular",
-    "_pad_enum",
-    "_pdist_forward",
-    "_prelu_kernel",
-    "_safe_softmax",
-    "_sample_dirichlet",
-    "_scaled_dot_product_*",
-    "_scaled_grouped_mm",
-    "_scaled_mm",
-    "_shape_as_tensor",
-    "_softmax",
-    "_standard_gamma",
-    "_thnn_fused_gru_cell",
-    "_thnn_fused_lstm_cell",
-    "_to_copy",
-    "_to_cpu",
-    "_to_sparse*",
-    "_transformer_encoder_layer_fwd",
-    "_trilinear",
-    "_unique*",
-    "_unsafe_index",  // the name is about gradients: the four check their indices
-    "_unsafe_index_put",
-    "_unsafe_masked_index*",
-    "_unsafe_view",
-    "_upsample_*",
-    "_weight_norm",
-    "_weight_norm_interface",
+struct AllowedOps {
+  std::string_view name;
+  std::string_view overloads;  // separated by spaces; "default" is the one without a name
 };
+constexpr AllowedOps kAllowed[] = {
+#include "book/allowed_ops.def"
+};
+
+// Calls f(overload) for each; stops where it returns true, which is returned.
+template <class F>
+bool any_overload(const AllowedOps& row, const F& f) {
+  for (std::string_view rest = row.overloads; !rest.empty();) {
+    const auto end = std::min(rest.find(' '), rest.size());
+    const std::string_view overload = rest.substr(0, end);
+    if (f(overload == "default" ? std::string_view() : overload)) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
 
 }  // namespace
 
-std::span<const RefusedOps> refused_ops() { return kRefused; }
-std::span<const std::string_view> internal_ops() { return kInternalOps; }
+bool is_allowed(std::string_view name, std::optional<std::string_view> overload) {
+  const auto row = std::lower_bound(
+      std::begin(kAllowed), std::end(kAllowed), name,
+      [](const AllowedOps& ops, std::string_view wanted) { return ops.name < wanted; });
+  if (row == std::end(kAllowed) || row->name != name) return false;
+  return !overload || any_overload(*row, [&](std::string_view one) { return one == *overload; });
+}
 
-bool is_common(std::string_view space) { return space == "aten" || space == "prims"; }
+std::vector<std::string> allowed_ops() {
+  std::vector<std::string> all;
+  for (const AllowedOps& row : kAllowed)
+    any_overload(row, [&](std::string_view overload) {
+      all.push_back("aten::" + std::string(row.name) + (overload.empty() ? "" : ".") +
+                    std::string(overload));
+      return false;
+    });
+  return all;
+}
+
+std::span<const RefusedOps> refused_ops() { return kRefused; }
 
 std::string_view why_refused(std::string_view name) {
-  for (const RefusedOps& row : kRefused) {
-    if (!glob_match(row.names, name)) continue;
-    const bool runs = row.reason == kInternal &&
-                      std::any_of(std::begin(kInternalOps), std::end(kInternalOps),
-                                  [&](std::string_view ops) { return glob_match(ops, name); });
-    return runs ? std::string_view() : row.reason;
-  }
+  for (const RefusedOps& row : kRefused)
+    if (glob_match(row.names, name)) return row.reason;
   return {};
+}
+
+bool is_built_in(std::string_view space, std::string_view name) {
+  return space == "transformers" && name == "grouped_mm_fallback";
 }
 
 }  // namespace refx::book

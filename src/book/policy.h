@@ -1,26 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace refx::book {
 
-// Which operators a model may call when it runs: those of aten and prims that neither touch files
-// nor take memory on trust.
+// Which operators of aten a model may call when it runs. A model from a file may call those of the
+// table, allowed_ops.def: exported programs contain them, and they were called with hostile
+// arguments (fuzz/aten). No other is trusted with the arguments of a stranger.
 
-// Operators of aten and prims that do, by a pattern of their names (* stands for any text).
+// Whether the overload is in the table ("" is the default one); without one, whether any is.
+bool is_allowed(std::string_view name, std::optional<std::string_view> overload);
+// The table: "aten::add.Tensor".
+std::vector<std::string> allowed_ops();
+
+// Operators that are refused in every model unless the table has them, by a pattern of their names
+// (* stands for any text).
 struct RefusedOps {
   std::string_view names;
   std::string_view reason;  // "it …"
 };
 std::span<const RefusedOps> refused_ops();
-// Internal operators, which begin with an underscore, that check their arguments nevertheless, or
-// without which exported programs do not run.
-std::span<const std::string_view> internal_ops();
-
-// The operators of these namespaces run, but for those above.
-bool is_common(std::string_view space);
-// Why an operator of a common namespace does not run unless it is allowed; empty: it does.
+// The reason of the first row that fits; empty if none does.
 std::string_view why_refused(std::string_view name);
+
+// Operators of other namespaces that the executor computes itself, so that none of their code runs.
+bool is_built_in(std::string_view space, std::string_view name);
 
 }  // namespace refx::book

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "book/schemas.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 #include <algorithm>
 #include <map>
@@ -46,13 +49,24 @@ const Index& aten_index() {
   return index;
 }
 
+// Operators that a library registers from Python and that exported programs call. A process without
+// that library finds no schema for them in the dispatcher.
+const c10::FunctionSchema* find_python_operator(const c10::OperatorName& name) {
+  static const std::vector<c10::FunctionSchema> all = {torch::jit::parseSchema(
+      "transformers::grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")};
+  const auto it = std::find_if(all.begin(), all.end(), [&](const c10::FunctionSchema& schema) {
+    return schema.operator_name() == name;
+  });
+  return it == all.end() ? nullptr : &*it;
+}
+
 }  // namespace
 
 const c10::FunctionSchema* find_schema(const Target& target) {
   if (!target.is_op()) return nullptr;
-  const auto handle =
-      c10::Dispatcher::singleton().findSchema({target.qualified_name(), target.overload_name()});
-  return handle ? &handle->schema() : nullptr;
+  const c10::OperatorName name{target.qualified_name(), target.overload_name()};
+  const auto handle = c10::Dispatcher::singleton().findSchema(name);
+  return handle ? &handle->schema() : find_python_operator(name);
 }
 
 std::string_view aten_argument(std::string_view name) {

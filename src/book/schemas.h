@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
@@ -13,7 +14,8 @@ struct FunctionSchema;
 
 namespace refx::book {
 
-// The schema of an operator by its full target; null if the target is none, or not registered.
+// The schema of an operator by its full target. Null if the target is none, or if the operator is
+// neither registered nor one of the few that the book knows by itself.
 const c10::FunctionSchema* find_schema(const Target& target);
 
 // aten's name for an argument that torch calls otherwise: "self" for input. The name itself, if

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/diff.h"
 
 #include <ATen/core/TensorBase.h>
@@ -208,7 +210,7 @@ bool same_meta(const Node& a, const Node& b) {
 std::string path_of(const Node& node) {
   if (const std::string_view state = bound_state(node); state.find('.') != state.npos)
     return std::string(owner_path(state));
-  std::string place = site_name(node);
+  std::string place = node_path(node);
   place.erase(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();
   return place;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "diff/values.h"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>
@@ -64,6 +65,7 @@ struct ModelAccess {
     return history.remove(id);
   }
   static std::uint32_t& next_id(History& history) { return history.next_id_; }
+  static std::uint32_t next_id(const History& history) { return history.next_id_; }
   static std::vector<std::shared_ptr<const Step>>& reversed(History& history) {
     return history.reversed_;
   }

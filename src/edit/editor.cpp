@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/editor.h"
 
 #include <fmt/format.h>
@@ -113,6 +115,17 @@ void Editor::set_arg(NodeId id, std::size_t position, Arg value) {
     throw Error(fmt::format("set_arg: node '{}' has {} arguments, there is no argument {}",
                             node.name, node.args.size(), position));
   node.args[position] = std::move(value);
+  set_node(id, std::move(node));
+}
+
+void Editor::set_kwarg(NodeId id, std::string_view name, Arg value) {
+  Node node = graph()[id];
+  const auto known = std::find_if(node.kwargs.begin(), node.kwargs.end(),
+                                  [&](const auto& kwarg) { return kwarg.first == name; });
+  if (known == node.kwargs.end())
+    node.kwargs.emplace_back(name, std::move(value));
+  else
+    known->second = std::move(value);
   set_node(id, std::move(node));
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/original.h"
 
 #include "edit/undo_unread.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/restore.h"
 
 #include <fmt/format.h>
@@ -107,6 +109,10 @@ void Restorer::record(Step step) {
 
 void Restorer::set_source(std::shared_ptr<const Source> source) {
   ModelAccess::source(model_) = std::move(source);
+}
+
+std::uint32_t Restorer::next_step(const Model& model) {
+  return ModelAccess::next_id(model.history());
 }
 
 void Restorer::set_next_step(std::uint32_t next) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "edit/step_store.h"
 
 #include <tuple>

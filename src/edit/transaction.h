@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // edit/: every change of a model. The Editor journals it; undo takes it back; Restorer puts saved

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/undo.h"
 
 #include <fmt/format.h>
@@ -256,7 +258,7 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
       const Step& step = *steps.at(it->first);
       for (NodeId node : nodes_behind(steps, plan, step.id, seen))
         concerned.emplace(node, result.replaced.size());
-      result.replaced.push_back({step.id, label(step), {}});
+      result.replaced.push_back({.id = step.id, .label = label(step)});
     }
     if (!again) continue;
     auto owner = [&](const Site& site) -> const std::size_t* {

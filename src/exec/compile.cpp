@@ -1,11 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/compile.h"
 
 #include <ATen/core/Tensor.h>
 
+#include "book/higher_order.h"
 #include "book/schemas.h"
+#include "exec/control_flow.h"
+#include "exec/grouped_mm.h"
 #include "exec/lowering.h"
+#include "exec/own_state.h"
 #include "exec/python_ops.h"
 #include "exec/resolve.h"
+#include "graph_json/subgraph.h"
 #include "ir/content.h"
 #include "refx/error.h"
 #include "refx/hint.h"
@@ -67,7 +74,8 @@ struct ToOperand {
   }
   Operand operator()(Ellipsis) const { return Operand::nest(Operand::Form::ellipsis, {}); }
   Operand operator()(const Raw&) const {
-    throw Error("an argument is a subgraph or a custom object, which the executor cannot run");
+    throw Error(
+        "an argument is a subgraph or a custom object of a kind that the executor cannot run");
   }
   Operand operator()(const List& v) const {
     return convert_nest(Operand::Form::list, v.items, values);
@@ -109,7 +117,8 @@ Slot Compiler::new_slot() {
 
 Instruction& Compiler::emit() {
   Instruction& instruction = program_.code.emplace_back();
-  instruction.node = node_->name;
+  instruction.node = scope_ + node_->name;
+  instruction.autocast = autocast_;
   instruction.target = node_->op == Opcode::call_module
                            ? model_.modules()[model_.modules().find(node_->target)].type
                            : std::string(node_->target);
@@ -127,9 +136,10 @@ Operand Compiler::result_of(Instruction& instruction) {
 Operand Compiler::call(std::string_view target, const std::vector<Operand>& args,
                        const NamedOperands& kwargs) {
   const book::Target parts = book::parse_target(target);
-  policy_.require(parts.space, parts.name);
+  policy_.require(parts.space, parts.name, parts.overload_name());
   c10::OperatorHandle op = find_operator(target);
   Instruction& instruction = emit();
+  instruction.by_table = policy_.is_by_table(parts.space, parts.name);
   bind_operator(instruction, op, args, kwargs);
   instruction.results = std::max<std::uint32_t>(1, op.schema().returns().size());
   return result_of(instruction);
@@ -147,6 +157,7 @@ Operand Compiler::call_late(Bind bind, std::string name, std::vector<Operand> ar
   Instruction& instruction = emit();
   instruction.bind = bind;
   instruction.name = std::move(name);
+  instruction.by_table = policy_.is_by_table("aten", instruction.name);
   instruction.args = std::move(args);
   instruction.kwargs = std::move(kwargs);
   return result_of(instruction);
@@ -154,7 +165,7 @@ Operand Compiler::call_late(Bind bind, std::string name, std::vector<Operand> ar
 
 Operand Compiler::call_overloaded(std::string name, std::vector<Operand> args,
                                   NamedOperands kwargs) {
-  policy_.require("aten", name);
+  policy_.require("aten", name, std::nullopt);
   if (book::overloads(name).empty()) {
     std::string near = book::nearest_operator(name);
     throw Error("no operator aten::" + name +
@@ -214,8 +225,69 @@ Kind attribute_kind(const std::vector<Operand>& args) {
 
 }  // namespace
 
+// A region without gradients or under autocast runs where it stands: its nodes become instructions
+// of this program. Branches and loops are programs of their own.
+Operand Compiler::compile_higher_order(const Node& node) {
+  using Kind = book::HigherOrder::Kind;
+  const auto call = book::higher_order(node);
+  if (!call) throw Error("the executor does not know this higher-order operator");
+  if (call->kind == Kind::wrap) {
+    const Subgraph body = read_subgraph(node.args[call->subgraphs[0]]);
+    const auto inputs = operands(call->fixed);
+    auto autocast = std::exchange(autocast_, call->autocast ? call->autocast : autocast_);
+    auto scope = std::exchange(scope_, scope_ + node.name + "/");
+    Operand result = compile_region(body.model, inputs);
+    autocast_ = autocast;
+    scope_ = std::move(scope);
+    return body.single && result.items.size() == 1 ? result.items[0] : result;
+  }
+  auto flow = std::make_shared<ControlFlow>();
+  flow->kind = call->kind;
+  for (std::size_t at : call->subgraphs) {
+    const Subgraph body = read_subgraph(node.args[at]);
+    Compiler compiler(body.model, policy_);
+    compiler.autocast_ = autocast_;
+    compiler.scope_ = scope_ + node.name + "/" + body.name + "/";
+    Program program = compiler.compile();
+    if (body.single && program.output.items.size() == 1)
+      program.output = Operand(program.output.items[0]);
+    flow->bodies.push_back({std::move(program), {}, body.single});
+  }
+  const auto tuple = [&](const Args& args) {
+    return Operand::nest(Operand::Form::tuple, operands(args));
+  };
+  Instruction& instruction = emit();
+  instruction.control_flow = std::move(flow);
+  instruction.args = {call->kind == Kind::cond ? operand(node.args[0]) : Operand(),
+                      tuple(call->carried), tuple(call->sliced), tuple(call->fixed)};
+  return result_of(instruction);
+}
+
+Operand Compiler::compile_region(const Model& body, const std::vector<Operand>& inputs) {
+  auto outer_values = std::exchange(values_, {});
+  const Node* outer_node = node_;
+  Operand result;
+  std::size_t next = 0;
+  for (NodeId id : body.graph()) {
+    const Node& node = body.graph()[id];
+    node_ = &node;
+    if (node.op == Opcode::placeholder) {
+      if (next == inputs.size()) throw Error("a subgraph takes more inputs than it is given");
+      values_[id] = inputs[next++];
+    } else if (node.op == Opcode::output) {
+      result = operand(node.args[0]);
+    } else {
+      values_[id] = compile_node(id, node);
+    }
+  }
+  values_ = std::move(outer_values);
+  node_ = outer_node;
+  return result;
+}
+
 Operand Compiler::compile_function(const Node& node) {
   using TargetKind = book::Target::Kind;
+  if (book::is_higher_order(node)) return compile_higher_order(node);
   const book::Target target = book::parse_target(node.target);
   auto args = operands(node.args);
   auto kwargs = operands(node.kwargs);
@@ -235,6 +307,7 @@ Operand Compiler::compile_function(const Node& node) {
   }
   if (target.kind == TargetKind::torch || target.kind == TargetKind::functional)
     return compile_torch_function(target, std::move(args), std::move(kwargs));
+  if (auto lowered = lower_grouped_mm(*this, node.target, args, kwargs)) return *lowered;
   if (target.is_op() || target.kind == TargetKind::packet) return call(node.target, args, kwargs);
   throw Error(
       "the executor does not know this function; it runs operators of the dispatcher "
@@ -338,6 +411,7 @@ Program Compiler::compile() {
   }
   model_.graph().output();
   compile_mutations();
+  find_own_state(model_, state_slots_, program_);
   find_last_uses(program_);
   for (Slot s = 0; s < program_.slots.size(); ++s) {
     if (program_.slots[s].isNone()) program_.transient.push_back(s);

@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -17,7 +19,8 @@ namespace refx::exec {
 class Compiler {
  public:
   explicit Compiler(const Model& model, const std::vector<std::string>& allow_ops = {})
-      : model_(model), policy_(model, allow_ops) {}
+      : Compiler(model, Policy(model, allow_ops)) {}
+  Compiler(const Model& model, Policy policy) : model_(model), policy_(std::move(policy)) {}
   Program compile();
 
   // Each emits one instruction and returns its result; several results make a tuple.
@@ -38,6 +41,8 @@ class Compiler {
   Operand compile_function(const Node& node);
   Operand compile_torch_function(const book::Target& target, std::vector<Operand> args,
                                  NamedOperands kwargs);
+  Operand compile_higher_order(const Node& node);
+  Operand compile_region(const Model& body, const std::vector<Operand>& inputs);
   Operand compile_method(const Node& node);
   Operand compile_module(const Node& node);
   Operand user_input(const Node& node);
@@ -53,6 +58,8 @@ class Compiler {
   const Model& model_;
   Policy policy_;
   const Node* node_ = nullptr;  // the one being compiled
+  std::string scope_;           // of a region in the graph: "submod_1/", for messages
+  std::optional<book::Autocast> autocast_;
   Program program_;
   std::unordered_map<NodeId, Operand> values_;
   std::unordered_map<std::string, Slot> state_slots_;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/convert.h"
 
 #include <ATen/ScalarOps.h>

@@ -1,5 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 
+#include "exec/control_flow.h"
 #include "exec/program.h"
 #include "refx/error.h"
 
@@ -151,9 +155,45 @@ void bind_if_needed(Instruction& i, const Values& slots) {
   if (!is_bound(i, slots)) bind_late(i, slots);
 }
 
+namespace {
+
+// torch.autocast around one call, without its cache of converted weights.
+class AutocastGuard {
+ public:
+  explicit AutocastGuard(const book::Autocast& wanted)
+      : device_(wanted.device),
+        enabled_(at::autocast::is_autocast_enabled(device_)),
+        cache_(at::autocast::is_autocast_cache_enabled()),
+        dtype_(at::autocast::get_autocast_dtype(device_)) {
+    at::autocast::set_autocast_enabled(device_, wanted.enabled);
+    at::autocast::set_autocast_cache_enabled(false);
+    if (wanted.dtype != at::ScalarType::Undefined)
+      at::autocast::set_autocast_dtype(device_, wanted.dtype);
+  }
+  ~AutocastGuard() {
+    at::autocast::set_autocast_enabled(device_, enabled_);
+    at::autocast::set_autocast_cache_enabled(cache_);
+    at::autocast::set_autocast_dtype(device_, dtype_);
+  }
+  AutocastGuard(const AutocastGuard&) = delete;
+  AutocastGuard& operator=(const AutocastGuard&) = delete;
+
+ private:
+  at::DeviceType device_;
+  bool enabled_, cache_;
+  at::ScalarType dtype_;
+};
+
+}  // namespace
+
 void execute(Instruction& i, Values& slots, Stack& stack) {
+  std::optional<AutocastGuard> autocast;
+  if (i.autocast) [[unlikely]]
+    autocast.emplace(*i.autocast);
   if (i.bind) bind_if_needed(i, slots);
-  if (i.native) {
+  if (i.control_flow) {
+    slots[i.result] = bounded(run_control_flow(*i.control_flow, Call(i, slots)));
+  } else if (i.native) {
     slots[i.result] = bounded(i.native(Call(i, slots)));
   } else {
     stack.clear();
@@ -161,6 +201,7 @@ void execute(Instruction& i, Values& slots, Stack& stack) {
     if (i.guard) i.guard(i.op->schema(), stack);
     if (i.writes) count_writes(i, stack);
     i.op->callBoxed(stack);
+    if (i.by_table) require_dense(stack);
     store_results(i, slots, stack);
   }
   for (Slot slot : i.release) slots[slot] = IValue();

@@ -1,10 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/executor.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <atomic>
+#include <mutex>
+
 #include "exec/compile.h"
+#include "exec/control_flow.h"
+#include "exec/input_checks.h"
+#include "exec/own_state.h"
 #include "exec/plan.h"
 #include "exec/program.h"
 #include "exec/watch.h"
@@ -16,12 +24,61 @@ namespace refx {
 
 using c10::IValue;
 
-struct Executor::Program : exec::Program {
+// What one run at a time needs.
+struct Executor::Frame {
+  exec::Program program;
   exec::Stack stack;
   exec::Signature current, previous;
   std::vector<std::unique_ptr<exec::Plan>> plans;  // the latest first
   bool may_plan = true;
-  bool planned = false;  // the last run
+};
+
+struct Executor::Program {
+  exec::InputChecks checks;
+  std::uint64_t revision = 0;
+  std::atomic<bool> last_run_was_planned = false;
+  // Runs at the same time have a frame each, made from `compiled`. With state, which belongs to the
+  // frame, there is one, and runs take turns: whoever borrows it holds the mutex.
+  bool has_own_state = false;
+  exec::Program compiled;
+  std::mutex mutex;                          // guards what follows
+  std::vector<std::unique_ptr<Frame>> idle;  // the last used at the end
+  std::size_t frames = 0;
+  bool may_plan = true;
+};
+
+// A frame for as long as this lives.
+class Executor::Borrowed {
+ public:
+  explicit Borrowed(Program& program) : program_(program), turn_(program.mutex) {
+    const bool may_plan = program_.may_plan;
+    if (program_.idle.empty()) {
+      program_.idle.reserve(++program_.frames);  // so that giving back cannot fail
+    } else {
+      frame_ = std::move(program_.idle.back());
+      program_.idle.pop_back();
+    }
+    if (!program_.has_own_state) turn_.unlock();
+    if (frame_) return;
+    frame_ = std::make_unique<Frame>();
+    frame_->program = exec::separate_copy(program_.compiled);
+    frame_->stack.reserve(16);
+    frame_->may_plan = may_plan;
+  }
+  ~Borrowed() {
+    if (!turn_.owns_lock()) turn_.lock();
+    program_.idle.push_back(std::move(frame_));
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  Frame& operator*() { return *frame_; }
+  Frame* operator->() { return frame_.get(); }
+
+ private:
+  Program& program_;
+  std::unique_lock<std::mutex> turn_;
+  std::unique_ptr<Frame> frame_;
 };
 
 namespace {
@@ -109,8 +166,8 @@ IValue write_back(exec::Program& program, IValue result) {
   return c10::ivalue::Tuple::create(std::move(rest));
 }
 
-IValue run_plainly(exec::Program& p, exec::Stack& stack, const std::vector<IValue>& inputs,
-                   exec::Watcher* watcher = nullptr) {
+IValue run_code(exec::Program& p, exec::Stack& stack, const std::vector<IValue>& inputs,
+                exec::Watcher* watcher = nullptr) {
   SlotGuard guard(p, inputs);
   exec::Instruction* current = nullptr;
   try {
@@ -165,8 +222,11 @@ exec::Plan* find_plan(Plans& plans, const exec::Signature& signature,
 
 Executor::Executor(const Model& model, const ExecutorOptions& options)
     : program_(std::make_unique<Program>()) {
-  static_cast<exec::Program&>(*program_) = exec::Compiler(model, options.allow_ops).compile();
-  program_->stack.reserve(16);
+  Program& p = *program_;
+  p.checks = exec::InputChecks(model);
+  p.compiled = exec::Compiler(model, options.allow_ops).compile();
+  p.revision = p.compiled.revision;
+  p.has_own_state = !p.compiled.own_state.empty();
 }
 Executor::~Executor() = default;
 Executor::Executor(Executor&&) noexcept = default;
@@ -175,51 +235,101 @@ Executor& Executor::operator=(Executor&&) noexcept = default;
 std::uint64_t Executor::revision() const { return program_->revision; }
 
 void Executor::use_plans(bool on) {
+  const std::lock_guard lock(program_->mutex);
   program_->may_plan = on;
-  program_->plans.clear();
+  for (const auto& frame : program_->idle) {
+    frame->may_plan = on;
+    frame->plans.clear();
+  }
 }
-bool Executor::last_run_was_planned() const { return program_->planned; }
+bool Executor::last_run_was_planned() const { return program_->last_run_was_planned; }
 
 // Inputs like those of an earlier run find their plan. Inputs like those of the last run are worth
 // one; others, such as shapes that change all the time, are not.
-IValue Executor::run(const std::vector<IValue>& inputs) {
-  Program& p = *program_;
-  check_count(p, inputs);
-  const BelowAutograd below_autograd;
-  p.planned = false;
-  if (!p.may_plan) return run_plainly(p, p.stack, inputs);
-  p.current.assign(inputs);
-  if (exec::Plan* plan = find_plan(p.plans, p.current, p)) {
-    p.planned = true;
-    return run_plainly(plan->program, p.stack, inputs);
+IValue Executor::run_in(Frame& f, const std::vector<IValue>& inputs) {
+  program_->last_run_was_planned = false;
+  if (!f.may_plan) return run_code(f.program, f.stack, inputs);
+  f.current.assign(inputs);
+  if (exec::Plan* plan = find_plan(f.plans, f.current, f.program)) {
+    program_->last_run_was_planned = true;
+    return run_code(plan->program, f.stack, inputs);
   }
-  bool again = p.current.is_fixed() && p.current == p.previous;
-  p.previous = p.current;
-  if (!again) return run_plainly(p, p.stack, inputs);
-  auto [result, plan] = run_planning(p, p.current, p.stack, inputs);
-  p.may_plan = plan != nullptr;
-  if (plan) p.plans.insert(p.plans.begin(), std::move(plan));
-  if (p.plans.size() > kPlans) p.plans.pop_back();
+  bool again = f.current.is_fixed() && f.current == f.previous;
+  f.previous = f.current;
+  if (!again) return run_code(f.program, f.stack, inputs);
+  auto [result, plan] = run_planning(f.program, f.current, f.stack, inputs);
+  f.may_plan = plan != nullptr;
+  if (plan) f.plans.insert(f.plans.begin(), std::move(plan));
+  if (f.plans.size() > kPlans) f.plans.pop_back();
   return result;
 }
 
-IValue exec::run_watched(const Model& model, const std::vector<IValue>& inputs,
-                         exec::Watcher& watcher) {
-  exec::Program program = exec::Compiler(model).compile();
-  check_count(program, inputs);
-  const BelowAutograd below_autograd;
-  exec::Stack stack;
-  return run_plainly(program, stack, inputs, &watcher);
+void Executor::check(const std::vector<IValue>& inputs) const {
+  check_count(program_->compiled, inputs);
+  program_->checks.check(inputs);
 }
 
+IValue Executor::run(const std::vector<IValue>& inputs) {
+  check(inputs);
+  Borrowed frame(*program_);
+  exec::make_own_state(frame->program);
+  const BelowAutograd below_autograd;
+  return run_in(*frame, inputs);
+}
+
+IValue exec::run_program(exec::Program& program, exec::Stack& stack, const Values& inputs) {
+  check_count(program, inputs);
+  return run_code(program, stack, inputs);
+}
+
+IValue exec::run_watched(Executor& executor, const std::vector<IValue>& inputs,
+                         exec::Watcher& watcher) {
+  executor.check(inputs);
+  Executor::Borrowed frame(*executor.program_);
+  exec::make_own_state(frame->program);
+  const BelowAutograd below_autograd;
+  return run_code(frame->program, frame->stack, inputs, &watcher);
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Executor::state() {
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  if (!program_->has_own_state) return all;
+  Borrowed frame(*program_);
+  exec::make_own_state(frame->program);
+  for (const auto& own : frame->program.own_state)
+    if (own.written) all.emplace_back(own.name, frame->program.slots[own.slot].toTensor());
+  return all;
+}
+
+void Executor::reset_state() {
+  if (!program_->has_own_state) return;
+  Borrowed frame(*program_);
+  exec::reset_own_state(frame->program);
+}
+
+namespace {
+
+std::mutex compiled_mutex;  // of Model::compiled_, of all models: it is held for a moment
+
+}  // namespace
+
+// Compiles outside the lock. Of two threads that do, the second takes what the first has made: a
+// model has one state.
 IValue run(Model& model, const std::vector<IValue>& inputs) {
-  auto* executor = static_cast<Executor*>(model.compiled_.get());
-  // A copy of the model shares the executor until one of the two runs.
-  if (!executor || executor->revision() != model.revision() || model.compiled_.use_count() > 1) {
+  const auto current = [&]() -> std::shared_ptr<Executor> {
+    auto executor = std::static_pointer_cast<Executor>(model.compiled_);
+    return executor && executor->revision() == model.revision() ? executor : nullptr;
+  };
+  std::unique_lock lock(compiled_mutex);
+  std::shared_ptr<Executor> executor = current();
+  if (!executor) {
+    lock.unlock();
     auto made = std::make_shared<Executor>(model);
-    executor = made.get();
-    model.compiled_ = std::move(made);
+    lock.lock();
+    executor = current();
+    if (!executor) model.compiled_ = executor = std::move(made);
   }
+  lock.unlock();
   return executor->run(inputs);
 }
 

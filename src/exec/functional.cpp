@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "book/functions.h"
 #include "exec/lowering.h"
 #include "exec/python_ops.h"

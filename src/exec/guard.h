@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -12,5 +13,9 @@ namespace refx::exec {
 using Guard = void (*)(const c10::FunctionSchema&, const std::vector<c10::IValue>& arguments);
 // Null for an operator that needs none.
 Guard guard_of(const c10::OperatorName& op);
+
+// Throws Error if a result is a sparse, quantized, nested or otherwise packed tensor: their kernels
+// trust indices and sizes that a model can write to.
+void require_dense(const std::vector<c10::IValue>& results);
 
 }  // namespace refx::exec

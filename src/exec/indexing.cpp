@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/indexing.h"
 
 #include <ATen/TensorIndexing.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Leaf modules of torch.nn. The book says what operator a layer is; here is what some of them do
 // besides.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/lowering.h"
 
 #include "refx/error.h"

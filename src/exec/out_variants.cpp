@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/out_variants.h"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include "book/facts.h"
@@ -121,6 +124,7 @@ OutCode OutWriter::write(const Instruction& i) {
   if (is_aten(i, "aten::softmax", "int")) return softmax(i, "aten._softmax.out");
   if (is_aten(i, "aten::log_softmax", "int")) return softmax(i, "aten._log_softmax.out");
   if (is_aten(i, "aten::embedding")) return embedding(i);
+  if (is_aten(i, "aten::rms_norm")) return rms_norm(i);
   for (const char* name : {"aten::clone", "aten::contiguous", "aten::reshape", "aten::to",
                            "aten::_to_copy", "aten::flatten", "aten::type_as"}) {
     if (is_aten(i, name)) return copy(i);
@@ -250,6 +254,47 @@ OutCode OutWriter::embedding(const Instruction& i) {
   }
   emit(out, i, "aten.index_select.out",
        {Operand::of_slot(*weight), 0, Operand::of_slot(flat), Operand::of_slot(result)});
+  return out;
+}
+
+// On a CPU at::rms_norm is composite: these calls, each with new memory. Types narrower than
+// float32 are computed in it.
+OutCode OutWriter::rms_norm(const Instruction& i) {
+  OutCode out;
+  const auto x = tensor_slot(i, 0);
+  const auto w = tensor_slot(i, 2);
+  if (!x || !tensor(*x).is_cpu() || i.inputs[1].from != Input::From::constant ||
+      (!w && !is_none(i.inputs[2])) || i.inputs[3].from != Input::From::constant ||
+      !i.inputs[3].constant.isDouble())
+    return {};
+  const auto& shape = i.inputs[1].constant;
+  if (!shape.isIntList() || shape.toIntList().size() != 1 || !tensor(*x).is_contiguous()) return {};
+  const at::ScalarType dtype = tensor(*x).scalar_type();
+  const bool narrow = dtype == at::kHalf || dtype == at::kBFloat16;
+  auto scratch = [&](at::Tensor like) {
+    const Slot slot = new_slot();
+    slots_[slot] = std::move(like);
+    out.scratch.push_back(slot);
+    return slot;
+  };
+  auto slot = [](Slot s) { return Operand::of_slot(s); };
+  const at::TensorOptions wide = tensor(*x).options().dtype(narrow ? at::kFloat : dtype);
+  std::vector<std::int64_t> sizes = tensor(*x).sizes().vec();
+  const Slot squares = narrow ? scratch(at::empty(sizes, wide)) : i.result;
+  sizes.back() = 1;
+  const Slot mean = scratch(at::empty(sizes, wide));
+  Slot rows = *x;
+  if (narrow) {
+    rows = scratch(at::empty(tensor(*x).sizes(), wide));
+    emit(out, i, "aten.copy_.default", {slot(rows), slot(*x)});
+  }
+  emit(out, i, "aten.pow.Tensor_Scalar_out", {slot(rows), 2, slot(squares)});
+  emit(out, i, "aten.mean.out", {slot(squares), int_list({-1}), true, Operand(), slot(mean)});
+  emit(out, i, "aten.add_.Scalar", {slot(mean), i.inputs[3].constant.toDouble()});
+  emit(out, i, "aten.rsqrt.out", {slot(mean), slot(mean)});
+  emit(out, i, "aten.mul.out", {slot(rows), slot(mean), slot(squares)});
+  if (w) emit(out, i, "aten.mul.out", {slot(squares), slot(*w), slot(squares)});
+  if (narrow) emit(out, i, "aten.copy_.default", {slot(i.result), slot(squares)});
   return out;
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
@@ -29,6 +30,7 @@ class OutWriter {
   OutCode matmul(const Instruction& i);
   OutCode softmax(const Instruction& i, const char* target);
   OutCode embedding(const Instruction& i);
+  OutCode rms_norm(const Instruction& i);
   OutCode copy(const Instruction& i);
   Slot view(OutCode& out, const Instruction& i, const char* target, Slot of,
             std::vector<Operand> args);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/plan.h"
 
 #include <ATen/core/Tensor.h>
@@ -221,7 +223,7 @@ void Planner::watch(std::size_t index, Instruction& i) {
     look_at_results(i, seen, inputs);
     bool is_new = seen.role == Role::compute && !seen.aliases;
     bool random = i.op && i.op->hasTag(at::Tag::nondeterministic_seeded);
-    if (is_new && i.op && !random) try_out_variant(i, seen, inputs, reads);
+    if (is_new && i.op && !random && !i.autocast) try_out_variant(i, seen, inputs, reads);
     // Taken inputs were put back for the comparison.
     for (Slot s : i.last_uses) {
       if (s < i.result || s >= i.result + i.results) slots_[s] = IValue();

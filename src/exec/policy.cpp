@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/policy.h"
 
 #include <algorithm>
@@ -16,6 +18,7 @@ namespace refx {
 namespace exec {
 namespace {
 
+constexpr std::string_view kAten = "aten";
 constexpr std::string_view kLetters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
@@ -33,6 +36,7 @@ void check_name(const std::string& name) {
 
 struct Called {
   std::string space, name;
+  std::optional<std::string> overload;
   std::string text() const { return space + "." + name; }
 };
 
@@ -40,13 +44,13 @@ struct Called {
 // what is no function.
 std::optional<Called> called_by(const Node& node) {
   using Kind = book::Target::Kind;
-  if (node.op == Opcode::call_method) return Called{"aten", node.target};
+  if (node.op == Opcode::call_method) return Called{"aten", node.target, {}};
   if (node.op != Opcode::call_function) return std::nullopt;
   const book::Target target = book::parse_target(node.target);
   if (target.is_op() || target.kind == Kind::packet)
-    return Called{std::string(target.space), std::string(target.name)};
+    return Called{std::string(target.space), std::string(target.name), target.overload_name()};
   if (target.kind == Kind::torch || target.kind == Kind::functional)
-    return Called{"aten", book::operator_of(target)};
+    return Called{"aten", book::operator_of(target), {}};
   return std::nullopt;
 }
 
@@ -60,25 +64,42 @@ Policy::Policy(const Model& model, const std::vector<std::string>& more)
   for (const std::string& name : allowed_) check_name(name);
 }
 
-std::string Policy::why_not(std::string_view space, std::string_view name) const {
+bool Policy::is_by_name(std::string_view space, std::string_view name) const {
   const auto allowed = [&](std::string_view what) {
     return std::find(allowed_.begin(), allowed_.end(), what) != allowed_.end();
   };
-  const std::string full = std::string(space) + "." + std::string(name);
-  if (book::is_common(space)) {
-    const std::string_view reason = book::why_refused(name);
-    return reason.empty() || allowed(full) ? std::string() : std::string(reason);
-  }
-  if (!from_file_ || allowed(space) || allowed(full)) return {};
-  return "it is of the namespace '" + std::string(space) + "', and those of aten and prims run";
+  return (space != kAten && allowed(space)) ||
+         allowed(std::string(space) + "." + std::string(name));
 }
 
-void Policy::require(std::string_view space, std::string_view name) {
+bool Policy::is_by_table(std::string_view space, std::string_view name) const {
+  return from_file_ && space == kAten && !is_by_name(space, name);
+}
+
+std::string Policy::why_not(std::string_view space, std::string_view name,
+                            Overload overload) const {
+  if (is_by_name(space, name)) return {};
+  if (space != kAten) {
+    if (!from_file_ || book::is_built_in(space, name)) return {};
+    return "it is of the namespace '" + std::string(space) + "', and only those of aten run";
+  }
+  if (book::is_allowed(name, overload)) return {};
+  if (book::is_allowed(name, std::nullopt))
+    return from_file_ ? "its overload '" + std::string(overload->empty() ? "default" : *overload) +
+                            "' is not known to check its arguments"
+                      : std::string();
+  if (const std::string_view reason = book::why_refused(name); !reason.empty())
+    return std::string(reason);
+  return from_file_ ? "it is not known to check its arguments" : std::string();
+}
+
+void Policy::require(std::string_view space, std::string_view name, Overload overload) {
   std::string full = std::string(space) + "." + std::string(name);
-  if (passed_.count(full)) return;
-  if (const std::string reason = why_not(space, name); !reason.empty())
+  std::string key = full + "." + std::string(overload.value_or("*"));
+  if (passed_.count(key)) return;
+  if (const std::string reason = why_not(space, name, overload); !reason.empty())
     throw HintedError("operator " + full + " is refused: " + reason, Hint::allow_ops);
-  passed_.insert(std::move(full));
+  passed_.insert(std::move(key));
 }
 
 void require_allowed(const Model& model) {
@@ -86,7 +107,8 @@ void require_allowed(const Model& model) {
   for (NodeId id : model.graph()) {
     const Node& node = model.graph()[id];
     try {
-      if (const auto called = called_by(node)) policy.require(called->space, called->name);
+      if (const auto called = called_by(node))
+        policy.require(called->space, called->name, called->overload);
     } catch (const HintedError& e) {
       throw HintedError("node '" + node.name + "': " + e.problem(), e.hint());
     }
@@ -124,8 +146,8 @@ std::vector<RefusedOp> refused_ops(const Model& model) {
   const auto visit = [&](const Node& node) {
     const auto called = exec::called_by(node);
     if (!called) return;
-    const auto [it, is_new] = reasons.try_emplace(called->text());
-    if (is_new) it->second = policy.why_not(called->space, called->name);
+    std::string& reason = reasons[called->text()];
+    if (reason.empty()) reason = policy.why_not(called->space, called->name, called->overload);
   };
   for (NodeId id : model.graph()) {
     const Node& node = model.graph()[id];

@@ -1,15 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // exec/: compiles a graph to a flat list of operator calls and runs it, with the numerics of eager
 // PyTorch. After two runs of one shape results go into memory that was planned.
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "book/higher_order.h"
 #include "exec/convert.h"
 #include "exec/guard.h"
 #include "exec/operand.h"
@@ -35,6 +39,7 @@ struct Input {
   const c10::Argument* argument = nullptr;  // of the operator's schema, which lives as long as it
 };
 
+struct ControlFlow;
 struct Instruction;
 
 // The operands of a call that is no operator of the dispatcher: Python's own functions.
@@ -59,13 +64,16 @@ using Native = c10::IValue (*)(const Call&);
 // Chooses what a late-bound instruction calls, now that its operands have values.
 using Bind = void (*)(Instruction&, const Values& slots);
 
-// One call. It has an operator, or a native function, or (in the module dialect, where names say
-// less than schemas) a `bind` that chooses one when the kinds of the operands are first seen.
+// One call. It has an operator, or a native function, or subgraphs to call, or (in the module
+// dialect, where names say less than schemas) a `bind` that chooses one when the kinds of the
+// operands are first seen.
 struct Instruction {
   std::string node, target;  // for messages
   std::optional<c10::OperatorHandle> op;
   std::vector<Input> inputs;
   Native native = nullptr;
+  std::shared_ptr<ControlFlow> control_flow;  // shared with the plans of the same executor
+  std::optional<book::Autocast> autocast;     // under which it is called
   Bind bind = nullptr;
   std::string name;  // what `bind` looks up
   std::vector<Operand> args;
@@ -77,6 +85,7 @@ struct Instruction {
   std::vector<Slot> last_uses;  // slots that nobody reads after this
   std::vector<Slot> release;    // those of them that are not taken
   Guard guard = nullptr;        // of the operator
+  bool by_table = false;        // see Policy::is_by_table
   bool writes = false;          // the schema says that it writes into an argument
 };
 
@@ -90,6 +99,15 @@ struct Program {
   std::vector<UserInput> user_inputs;
   std::vector<Slot> state_slots;
   std::vector<Slot> transient;  // all the others
+  // State that a run may write: from the first run on, its slots hold copies.
+  struct OwnState {
+    Slot slot;
+    std::string name;
+    at::Tensor initial;  // the model's
+    bool written;        // false: it only shares memory with one that is
+  };
+  std::vector<OwnState> own_state;
+  bool has_own_state = false;  // the copies are made
   Operand output;
   struct Write {
     std::size_t output;
@@ -119,5 +137,7 @@ void place_releases(Instruction& instruction);
 void bind_if_needed(Instruction& instruction, const Values& slots);
 // Runs one instruction against the slots, plainly. `stack` is scratch.
 void execute(Instruction& instruction, Values& slots, Stack& stack);
+// Runs all of them on these user inputs; returns what the program returns.
+c10::IValue run_program(Program& program, Stack& stack, const Values& inputs);
 
 }  // namespace refx::exec

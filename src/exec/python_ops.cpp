@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/python_ops.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/resolve.h"
 
 #include <limits>
 
+#include "book/policy.h"
 #include "book/schemas.h"
 #include "refx/error.h"
 
@@ -219,6 +222,7 @@ void bind_best_overload(Instruction& instruction, const std::string& name,
   int best_distance = std::numeric_limits<int>::max();
   std::string problem;
   for (const OperatorHandle& op : book::overloads(name)) {
+    if (instruction.by_table && !book::is_allowed(name, op.operator_name().overload_name)) continue;
     Assignment assignment;
     problem = assign(op.schema(), args, kwargs, slots, assignment);
     if (!problem.empty()) continue;

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "exec/role.h"
 
 #include <ATen/core/Tensor.h>
 
 #include "book/facts.h"
+#include "exec/grouped_mm.h"
 #include "exec/indexing.h"
 #include "exec/python_ops.h"
 #include "exec/resize.h"
@@ -67,7 +70,8 @@ Role index_role(const Operand& index, const Values& slots) {
 
 Role native_role(const Instruction& i, const Values& slots) {
   if (i.native == setitem) return Role::write;
-  if (i.native == interpolate) return Role::compute;
+  if (i.native == interpolate || i.native == grouped_mm || i.native == grouped_mm_fallback)
+    return Role::compute;
   if (i.native == getitem) {
     bool tensor_base = i.args[0].form == Operand::Form::slot && slots[i.args[0].slot].isTensor();
     if (!tensor_base) return Role::view;
@@ -118,6 +122,7 @@ bool annotated_view(const c10::FunctionSchema& schema) {
 }  // namespace
 
 Role role_of(const Instruction& i, const Values& slots) {
+  if (i.control_flow) return Role::unplanned;
   if (i.native) return native_role(i, slots);
   const auto& op = *i.op;
   const auto& schema = op.schema();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "exec/program.h"
@@ -13,8 +14,8 @@ class Watcher {
   virtual void after(std::size_t at, Program& program) = 0;  // program.code[at] has just run
 };
 
-// One run of the model under a watcher.
-c10::IValue run_watched(const Model& model, const std::vector<c10::IValue>& inputs,
+// One run under a watcher, without a plan.
+c10::IValue run_watched(Executor& executor, const std::vector<c10::IValue>& inputs,
                         Watcher& watcher);
 
 }  // namespace refx::exec

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // torch::nn layers as the leaf modules of a graph: one row per layer type, with torch.nn's name for
 // it and for its hyper-parameters. A row stands for exactly its type: the forward of a derived
 // class may do anything.

@@ -1,9 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "io/generate.h"
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -16,12 +21,12 @@
 #include "book/call.h"
 #include "book/facts.h"
 #include "io/placeholders.h"
-#include "io/size_expression.h"
 #include "ops/param.h"
 #include "refx/error.h"
 #include "refx/inputs.h"
 #include "refx/source.h"
 #include "util/limits.h"
+#include "util/size_expression.h"
 
 namespace refx {
 
@@ -33,20 +38,6 @@ using Sizes = std::map<std::string, std::int64_t>;
 constexpr std::int64_t kUnknownSize = 3;  // where a symbol has no hint
 
 // ---- sizes -------------------------------------------------------------------------------------
-
-struct Bounds {
-  std::int64_t min, max;
-};
-
-Bounds bounds_of(const Model& model, const std::string& symbol) {
-  Bounds bounds{0, std::numeric_limits<std::int64_t>::max()};
-  if (!model.source()) return bounds;
-  const auto it = model.source()->ranges().find(symbol);
-  if (it == model.source()->ranges().end()) return bounds;
-  bounds.min = std::max<std::int64_t>(0, it->second.min.value_or(0));
-  bounds.max = std::max(bounds.min, it->second.max.value_or(bounds.max));
-  return bounds;
-}
 
 // The hint; a short one; a long one; then longer ones.
 std::int64_t choose(std::int64_t hint, Bounds bounds, int variation) {
@@ -138,8 +129,7 @@ std::optional<std::int64_t> table_rows(const Model& model, const Node& node, Nod
   return table ? std::optional(model.state().tensor(table).size(0)) : std::nullopt;
 }
 
-void smallest_table(const Model& model, NodeId index, int depth,
-                    std::optional<std::int64_t>& rows) {
+void find_tables(const Model& model, NodeId index, int depth, std::optional<std::int64_t>& rows) {
   if (depth == 8) return;
   for (NodeId id : model.graph().users(index)) {
     const Node& user = model.graph()[id];
@@ -148,7 +138,7 @@ void smallest_table(const Model& model, NodeId index, int depth,
     const Arg* first = argument(user, 0, "self");
     const bool is_first = first && first->get<NodeId>() && *first->get<NodeId>() == index;
     if (is_first && (book::Call(model, user).facts() & book::kKeepsIndices))
-      smallest_table(model, id, depth + 1, rows);
+      find_tables(model, id, depth + 1, rows);
   }
 }
 
@@ -160,6 +150,7 @@ struct Like {
   std::int64_t least = 0, most = 0;  // of integers
   bool is_mask = false;              // nothing but 0 and 1
   bool counts = false;               // each row is n, n+1, n+2 …
+  bool repeats = false;              // all elements are equal, and there are several
 };
 
 std::optional<Like> like(const std::vector<IValue>& samples, std::size_t i) {
@@ -178,6 +169,7 @@ std::optional<Like> like(const std::vector<IValue>& samples, std::size_t i) {
   } else if (sample.scalar_type() != at::kBool) {
     like.least = sample.min().item<std::int64_t>();
     like.most = sample.max().item<std::int64_t>();
+    like.repeats = like.least == like.most && sample.numel() > 1;
     like.counts = sample.dim() > 0 && sample.size(-1) > 2 && sample.diff().eq(1).all().item<bool>();
   }
   return like;
@@ -202,7 +194,7 @@ at::Tensor whole_numbers(const Model& model, NodeId id, const std::vector<std::i
                          const std::optional<Like>& like, at::Generator& generator) {
   const c10::ScalarType dtype = model.graph()[id].type->dtype;
   std::optional<std::int64_t> rows;
-  if (dtype != at::kBool) smallest_table(model, id, 0, rows);
+  if (dtype != at::kBool) rows = smallest_table(model, id);
   if (rows) return at::randint(0, std::max<std::int64_t>(1, *rows), sizes, generator, at::kLong);
   if (!like || like->is_mask || dtype == at::kBool) return mask_values(sizes, generator);
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -229,7 +221,16 @@ std::vector<IValue> samples_of(const Model& model) {
   }
 }
 
-IValue generated(const Model& model, NodeId id, const Sizes& symbols,
+// They count from where those of the example do.
+at::Tensor position_values(const std::vector<std::int64_t>& sizes,
+                           const std::optional<Like>& like) {
+  const std::int64_t first = like ? like->least : 0, length = sizes.empty() ? 1 : sizes.back();
+  const bool for_each_row = like && like->repeats;  // of a batch, not for each token
+  if (sizes.empty() || for_each_row) return at::full(sizes, first, at::kLong);
+  return at::arange(first, first + length, at::kLong).expand(sizes).clone();
+}
+
+IValue generated(const Model& model, NodeId id, InputRole role, const Sizes& symbols,
                  const std::optional<Like>& like, at::Generator& generator, std::uint64_t& left) {
   const Node& node = model.graph()[id];
   if (!node.type) {
@@ -248,7 +249,9 @@ IValue generated(const Model& model, NodeId id, const Sizes& symbols,
     auto own = sizes;  // without what is seen again and again
     for (std::size_t i = 0; i < strides.size(); ++i)
       if (strides[i] == 0) own[i] = std::min<std::int64_t>(own[i], 1);
-    at::Tensor tensor = random_values(model, id, own, like, generator);
+    at::Tensor tensor = role == InputRole::position
+                            ? position_values(own, like).to(type.dtype)
+                            : random_values(model, id, own, like, generator);
     if (!strides.empty())
       tensor = at::empty_strided(own, strides, tensor.options()).copy_(tensor).expand(sizes);
     return tensor.to(type.device);
@@ -269,9 +272,28 @@ std::vector<IValue> generated_inputs(const Model& model, std::uint64_t seed, int
   const std::vector<IValue> samples = samples_of(model);
   std::vector<IValue> inputs;
   std::uint64_t left = limits::kGeneratedBytes;
-  for (NodeId id : user_placeholders(model))
-    inputs.push_back(generated(model, id, symbols, like(samples, inputs.size()), generator, left));
+  const std::vector<InputRole> roles = input_roles(model);
+  for (NodeId id : user_placeholders(model)) {
+    const std::size_t i = inputs.size();
+    inputs.push_back(generated(model, id, roles[i], symbols, like(samples, i), generator, left));
+  }
   return inputs;
+}
+
+Bounds bounds_of(const Model& model, const std::string& symbol) {
+  Bounds bounds{0, std::numeric_limits<std::int64_t>::max()};
+  if (!model.source()) return bounds;
+  const auto it = model.source()->ranges().find(symbol);
+  if (it == model.source()->ranges().end()) return bounds;
+  bounds.min = std::max<std::int64_t>(0, it->second.min.value_or(0));
+  bounds.max = std::max(bounds.min, it->second.max.value_or(bounds.max));
+  return bounds;
+}
+
+std::optional<std::int64_t> smallest_table(const Model& model, NodeId input) {
+  std::optional<std::int64_t> rows;
+  find_tables(model, input, 0, rows);
+  return rows;
 }
 
 bool has_symbolic_inputs(const Model& model) { return !symbol_sizes(model, 0).empty(); }

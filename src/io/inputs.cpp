@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/inputs.h"
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +9,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "exec/input_checks.h"
+#include "exec/own_state.h"
 #include "io/placeholders.h"
 #include "io/treespec.h"
 #include "ir/devices.h"
@@ -28,19 +32,6 @@ using Values = std::vector<IValue>;
 bool is_sequence(const IValue& value) { return value.isTuple() || value.isList(); }
 Values items_of(const IValue& value) {
   return value.isTuple() ? value.toTupleRef().elements().vec() : value.toListRef().vec();
-}
-
-std::string kind_name(const IValue& value) {
-  if (value.isNone()) return "None";
-  if (value.isTensor()) return "a tensor";
-  if (value.isBool()) return "a bool";
-  if (value.isInt()) return "an int";
-  if (value.isDouble()) return "a float";
-  if (value.isString()) return "a string";
-  if (value.isTuple()) return fmt::format("a tuple of {}", value.toTupleRef().size());
-  if (value.isList()) return fmt::format("a list of {}", value.toListRef().size());
-  if (value.isGenericDict()) return fmt::format("a dict of {}", value.toGenericDict().size());
-  return value.tagKind();
 }
 
 IValue key_value(const TreeSpec::Key& key) {
@@ -88,7 +79,8 @@ std::string common_name(const std::vector<std::string>& names) {
 
 class Signature {
  public:
-  explicit Signature(const Model& model) : model_(model), placeholders_(user_placeholders(model)) {
+  explicit Signature(const Model& model)
+      : model_(model), checks_(model), placeholders_(user_placeholders(model)) {
     const Source* source = model.source().get();
     if (source && !source->input_spec().empty())
       take_spec(parse_treespec(source->input_spec()));
@@ -228,6 +220,9 @@ class Signature {
       ++next;
       return;
     }
+    if (value.isGenericDict() && spec.kind == TreeSpec::Kind::other)
+      if (const auto parts = parts_of_object(spec, value.toGenericDict()))
+        return place(spec, *parts, at, next, flat, given);
     if (value.isGenericDict() && !spec.keys.empty())
       return place_dict(spec, value.toGenericDict(), at, next, flat, given);
     if (!is_sequence(value) || spec.kind == TreeSpec::Kind::dict) unlike(spec, value, at);
@@ -235,6 +230,53 @@ class Signature {
     if (items.size() != spec.children.size()) unlike(spec, value, at);
     for (std::size_t i = 0; i < items.size(); ++i)
       place(spec.children[i], items[i], {.outer = &at, .name = {}, .index = i}, next, flat, given);
+  }
+
+  // The parts of an object that is given by its attributes, if its class tells of them in another
+  // way than by their names.
+  static std::optional<IValue> parts_of_object(const TreeSpec& spec,
+                                               const c10::Dict<IValue, IValue>& attributes) {
+    auto has = [&](const TreeSpec::Key& key) { return attributes.contains(key_value(key)); };
+    if (!spec.keys.empty() && std::all_of(spec.keys.begin(), spec.keys.end(), has)) return {};
+    if (auto caches = key_and_value_caches(spec, attributes)) return caches;
+    const auto is_leaf = [](const TreeSpec& part) { return part.kind == TreeSpec::Kind::leaf; };
+    if (!std::all_of(spec.children.begin(), spec.children.end(), is_leaf)) return {};
+    Values tensors;
+    collect_tensors(IValue(attributes), tensors);
+    if (tensors.size() != spec.children.size()) return {};
+    return c10::ivalue::Tuple::create(std::move(tensors));
+  }
+
+  // A DynamicCache of transformers: the keys of all its layers, then the values.
+  static std::optional<IValue> key_and_value_caches(const TreeSpec& spec,
+                                                    const c10::Dict<IValue, IValue>& attributes) {
+    const auto layers = attributes.find("layers");
+    if (spec.keys.size() != 2 || spec.keys[0].text != "key_cache" ||
+        spec.keys[1].text != "value_cache" || layers == attributes.end() ||
+        !layers->value().isList())
+      return {};
+    Values caches;
+    for (const char* name : {"keys", "values"}) {
+      Values tensors;
+      for (const IValue& layer : layers->value().toListRef()) {
+        if (!layer.isGenericDict()) return {};
+        const auto it = layer.toGenericDict().find(name);
+        if (it != layer.toGenericDict().end() && it->value().isTensor())
+          tensors.push_back(it->value());
+      }
+      caches.emplace_back(c10::ivalue::Tuple::create(std::move(tensors)));
+    }
+    return c10::ivalue::Tuple::create(std::move(caches));
+  }
+
+  static void collect_tensors(const IValue& value, Values& tensors) {
+    if (value.isTensor()) {
+      tensors.push_back(value);
+    } else if (is_sequence(value)) {
+      for (const IValue& item : items_of(value)) collect_tensors(item, tensors);
+    } else if (value.isGenericDict()) {
+      for (const auto& item : value.toGenericDict()) collect_tensors(item.value(), tensors);
+    }
   }
 
   void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict, const Place& at,
@@ -247,7 +289,16 @@ class Signature {
                                 wanted(spec)));
       place(spec.children[i], it->value(), inner, next, flat, given);
     }
-    if (dict.size() != spec.keys.size()) unlike(spec, IValue(dict), at);
+    // Of an object, attributes that are None may be more.
+    std::size_t absent = 0;
+    if (spec.kind == TreeSpec::Kind::other)
+      for (const auto& item : dict) absent += item.value().isNone() && !has_key(spec, item.key());
+    if (dict.size() - absent != spec.keys.size()) unlike(spec, IValue(dict), at);
+  }
+
+  static bool has_key(const TreeSpec& spec, const IValue& key) {
+    return std::any_of(spec.keys.begin(), spec.keys.end(),
+                       [&](const TreeSpec::Key& known) { return key_value(known) == key; });
   }
 
   [[noreturn]] static void unlike(const TreeSpec& spec, const IValue& value, const Place& at) {
@@ -274,13 +325,9 @@ class Signature {
   IValue fitted(const IValue& value, const Place& at, std::size_t leaf) const {
     const TypePtr& type = model_.graph()[placeholders_[leaf]].type;
     if (!type) return value;
-    if (!value.isTensor())
-      throw Error(fmt::format("input '{}' should be a tensor, {}, not {}", at.text(), print(*type),
-                              kind_name(value)));
+    if (const std::string why = checks_.mismatch(leaf, value); !why.empty())
+      throw Error(fmt::format("input '{}'{}", at.text(), why));
     const at::Tensor& tensor = value.toTensor();
-    if (!fits(*type, tensor))
-      throw Error(fmt::format("input '{}' should be {}, not {}", at.text(), print(*type),
-                              print(*type_of(tensor))));
     if (type->device.type() == tensor.device().type()) return value;
     try {
       return tensor.to(type->device);
@@ -290,26 +337,8 @@ class Signature {
     }
   }
 
-  bool fits(const TensorType& type, const at::Tensor& tensor) const {
-    if (type.dtype != tensor.scalar_type()) return false;
-    if (static_cast<std::int64_t>(type.sizes.size()) != tensor.dim()) return false;
-    for (std::size_t i = 0; i < type.sizes.size(); ++i) {
-      const std::int64_t size = tensor.size(static_cast<std::int64_t>(i));
-      if (type.sizes[i].known() ? size != type.sizes[i].value : !in_range(type.sizes[i].expr, size))
-        return false;
-    }
-    return true;
-  }
-
-  bool in_range(const std::string& symbol, std::int64_t size) const {
-    if (!model_.source()) return true;
-    const auto it = model_.source()->ranges().find(symbol);
-    if (it == model_.source()->ranges().end()) return true;
-    return (!it->second.min || size >= *it->second.min) &&
-           (!it->second.max || size <= *it->second.max);
-  }
-
   const Model& model_;
+  exec::InputChecks checks_;
   std::vector<NodeId> placeholders_;
   std::vector<Parameter> parameters_;
   std::unordered_map<std::string, std::size_t> by_name_, leaf_by_name_;  // the first of a name
@@ -370,6 +399,51 @@ Values flatten_inputs(const Model& model, const IValue& inputs) {
   return Signature(model).flatten(inputs);
 }
 
+std::vector<Values> flatten_calls(const Model& model, const IValue& calls) {
+  const Signature signature(model);
+  try {
+    return {signature.flatten(calls)};
+  } catch (const Error&) {
+    if (!is_sequence(calls)) throw;
+    const Values items = items_of(calls);
+    // One call that does not fit, unless its parts look like calls.
+    const bool nested =
+        !items.empty() && std::all_of(items.begin(), items.end(), [](const IValue& item) {
+          return is_sequence(item) || item.isGenericDict();
+        });
+    if (items.empty() || (!nested && user_placeholders(model).size() != 1)) throw;
+    std::vector<Values> all;
+    for (const IValue& item : items) {
+      try {
+        all.push_back(signature.flatten(item));
+      } catch (const Error& error) {
+        if (!nested) break;
+        throw Error(fmt::format("call {}: {}", all.size() + 1, error.what()));
+      }
+    }
+    if (all.size() != items.size()) throw;
+    return all;
+  }
+}
+
+std::vector<std::vector<Values>> flatten_sets(const Model& model, const IValue& sets) {
+  std::vector<std::vector<Values>> all;
+  try {
+    std::vector<Values> calls = flatten_calls(model, sets);
+    if (calls.size() == 1 || keeps_state(model)) return {std::move(calls)};
+    for (Values& call : calls) all.push_back({std::move(call)});
+  } catch (const Error&) {
+    const Values items = is_sequence(sets) ? items_of(sets) : Values();
+    if (items.empty() || !std::all_of(items.begin(), items.end(), is_sequence)) throw;
+    try {
+      for (const IValue& item : items) all.push_back(flatten_calls(model, item));
+    } catch (const Error& error) {
+      throw Error(fmt::format("inputs {}: {}", all.size() + 1, error.what()));
+    }
+  }
+  return all;
+}
+
 IValue nest_output(const Model& model, const IValue& flat) {
   const Source* source = model.source().get();
   if (!source || source->output_spec().empty()) return flat;
@@ -428,7 +502,12 @@ Inputs::~Inputs() = default;
 Inputs inputs_for(const Model& model, const std::string& path, std::uint64_t seed) {
   if (!path.empty()) {
     try {
-      return {placed(model, flatten_inputs(model, read_values(path))), "from " + path};
+      std::vector<Values> calls = flatten_calls(model, read_values(path));
+      for (Values& call : calls) call = placed(model, std::move(call));
+      Inputs inputs(std::move(calls[0]), "from " + path);
+      inputs.next.assign(std::make_move_iterator(calls.begin() + 1),
+                         std::make_move_iterator(calls.end()));
+      return inputs;
     } catch (const Error& error) {
       const std::string what = error.what();
       throw Error(what.find(path) == what.npos ? path + ": " + what : what);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // io/: inputs and outputs of models. Values in files without running pickle, nested and flat,

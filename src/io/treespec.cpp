@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "io/treespec.h"
 
 #include <fmt/format.h>
@@ -24,8 +26,11 @@ TreeSpec::Key key_of(const dom::element& item) {
 
 Keys keys_in(const dom::element& list) {
   Keys keys;
-  if (list.is_array())
-    for (const dom::element item : dom::array(list)) keys.push_back(key_of(item));
+  if (!list.is_array()) return keys;
+  for (const dom::element item : dom::array(list)) {
+    if (item.is_array() || item.is_object()) return {};
+    keys.push_back(key_of(item));
+  }
   return keys;
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -24,11 +26,11 @@ using Ref = std::shared_ptr<Object>;
 
 // A value while the pickle runs.
 struct Object {
-  enum class Kind { value, tuple, list, dict, name, storage };
+  enum class Kind { value, tuple, list, dict, object, name, storage };
 
   Kind kind = Kind::value;
   IValue value = {};
-  std::vector<Ref> items = {};  // of a dict: key, value, key, value
+  std::vector<Ref> items = {};  // of a dict, and of an object: key, value, key, value
   std::string name = {};
   c10::Storage storage = {};
   c10::ScalarType dtype = c10::ScalarType::Undefined;  // of a storage, or the value itself
@@ -42,18 +44,15 @@ Ref make(Object::Kind kind, std::vector<Ref> items = {}) {
   return std::make_shared<Object>(Object{.kind = kind, .items = std::move(items)});
 }
 
-// The names that stand for something in a pickle. What they do is in Unpickler::call.
-constexpr std::array<std::string_view, 11> kFunctions = {"torch._utils._rebuild_tensor_v2",
-                                                         "torch._utils._rebuild_tensor_v3",
-                                                         "torch._utils._rebuild_parameter",
-                                                         "torch._tensor._rebuild_from_type_v2",
-                                                         "torch.Tensor",
-                                                         "torch.nn.parameter.Parameter",
-                                                         "torch.Size",
-                                                         "torch.device",
-                                                         "collections.OrderedDict",
-                                                         "__builtin__.complex",
-                                                         "builtins.complex"};
+// The names of torch that stand for something in a pickle. What they do is in Unpickler::call.
+constexpr std::array<std::string_view, 8> kOfTorch = {"torch._utils._rebuild_tensor_v2",
+                                                      "torch._utils._rebuild_tensor_v3",
+                                                      "torch._utils._rebuild_parameter",
+                                                      "torch._tensor._rebuild_from_type_v2",
+                                                      "torch.Tensor",
+                                                      "torch.nn.parameter.Parameter",
+                                                      "torch.Size",
+                                                      "torch.device"};
 
 class Unpickler {
  public:
@@ -206,8 +205,9 @@ class Unpickler {
       object->dtype = *dtype;
       return push(object);
     }
-    const bool known = std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end();
-    if (!known && !find_storage_type(name)) throw Error(fmt::format("it holds a '{}'", name));
+    const bool known = std::find(kOfTorch.begin(), kOfTorch.end(), name) != kOfTorch.end();
+    if (!torch_name.empty() && !known && !find_storage_type(name))
+      throw Error(fmt::format("it holds a '{}'", name));
     const Ref object = make(Object::Kind::name);
     object->name = name;
     push(object);
@@ -237,6 +237,20 @@ class Unpickler {
     push(call(function->name, arguments->items));
   }
 
+  // An object of a class that only Python has: its attributes follow. A named tuple is one of its
+  // arguments.
+  void create() {
+    const Ref arguments = pop();
+    const Ref type = pop();
+    if (type->kind != Object::Kind::name || arguments->kind != Object::Kind::tuple)
+      damaged("something that is not a class is created");
+    if (!arguments->items.empty()) return push(arguments);
+    const Ref object = make(Object::Kind::object);
+    object->name = type->name;
+    push(object);
+  }
+
+  // What a name stands for. None of them is looked up in Python.
   Ref call(const std::string& name, const std::vector<Ref>& args) {
     using Kind = Object::Kind;
     if (name.starts_with("torch._utils._rebuild_tensor_v")) return tensor(args, name.back() == '3');
@@ -251,6 +265,10 @@ class Unpickler {
     if (name == "torch.device") return make(device(args));
     if (name.ends_with(".complex") && args.size() == 2)
       return make(IValue(c10::complex<double>(real(*args[0]), real(*args[1]))));
+    // Part of an object, it is that one which a user knows.
+    for (const Ref& open : stack_)
+      if (open->kind == Object::Kind::object)
+        throw Error(fmt::format("it holds a '{}'", open->name));
     throw Error(fmt::format("it holds a '{}'", name));
   }
 
@@ -360,9 +378,18 @@ class Unpickler {
   }
 
   // Attributes of an OrderedDict (state_dict() has some) are not needed.
-  void drop_attributes() {
-    pop();
-    if (top().kind != Object::Kind::dict) damaged("attributes of a value that has none");
+  void set_attributes() {
+    const Ref attributes = pop();
+    Object& object = top();
+    if (object.kind == Object::Kind::dict) return;
+    if (object.kind != Object::Kind::object) damaged("attributes of a value that has none");
+    if (attributes->kind != Object::Kind::dict)
+      throw Error(fmt::format("it holds a '{}'", object.name));
+    for (std::size_t i = 0; i < attributes->items.size(); ++i) {
+      if (i % 2 == 0 && !attributes->items[i]->value.isString())
+        damaged("an attribute has no name");
+      put(object, attributes->items[i]);
+    }
   }
 
   void step(unsigned char code);
@@ -383,6 +410,10 @@ class Unpickler {
         object.value = list;
         break;
       }
+      case Object::Kind::object:
+        for (Ref& item : object.items)  // a class as an attribute is no part of the value
+          if (item->kind == Object::Kind::name) item = make(IValue());
+        [[fallthrough]];
       case Object::Kind::dict:
         object.value = make_dict(c10::AnyType::get(), c10::AnyType::get(), finished_items(object));
         break;
@@ -482,10 +513,12 @@ void Unpickler::step(unsigned char code) {
     }
     case 'R':
       return call();
+    case 0x81:  // NEWOBJ
+      return create();
     case 'Q':
       return push(storage());
     case 'b':
-      return drop_attributes();
+      return set_attributes();
     case 'q':
       return memorize(little<std::uint8_t>());
     case 'r':

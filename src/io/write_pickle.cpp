@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 

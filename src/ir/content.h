@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // ir/: a model and its history, as values. Named things in an order, where erased ones keep their

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/history.h"
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 
 #include "ir/dependence.h"
 #include "ir/detached.h"
+#include "ir/origins.h"
 #include "refx/error.h"
 #include "refx/model.h"
 #include "util/did_you_mean.h"
@@ -68,8 +71,16 @@ std::vector<StepId> History::select(std::string_view what) const {
 
   std::vector<StepId> found;
   std::vector<std::string> names;
+  const Origins origins(*this);
+  const auto replaced = [&](const std::vector<Name>& paths) {
+    return std::any_of(paths.begin(), paths.end(),
+                       [&](const Name& path) { return glob_match_path(what, path); });
+  };
   for (const Step& step : *this) {
-    if (step.transformation == what || glob_match(what, step.site)) found.push_back(step.id);
+    const Origin& origin = origins.of(step.id);
+    if (step.transformation == what || glob_match(what, step.site) || replaced(origin.tensors) ||
+        replaced(origin.nodes))
+      found.push_back(step.id);
     names.push_back(step.transformation);
     names.push_back(step.site);
   }

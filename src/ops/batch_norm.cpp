@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "ops/batch_norm.h"
 
 #include <fmt/format.h>
@@ -99,12 +101,6 @@ std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
   }
   if (norm.batches && norm.problem.empty()) norm.problem = why_shared(model, *norm.batches);
   return norm;
-}
-
-Name BatchNormOp::path(const Model& model) const {
-  if (module) return model.modules()[module].name;
-  if (!mean.state) return site_name(model.graph()[node]);
-  return owner_path(model.state()[mean.state].name);
 }
 
 std::vector<Param> BatchNormOp::tensors() const {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
@@ -19,7 +20,6 @@ struct BatchNormOp {
   std::string problem;  // why it cannot be folded although it is one
 
   static std::optional<BatchNormOp> match(const Model& model, NodeId node);
-  Name path(const Model& model) const;
   std::vector<Param> tensors() const;  // but for num_batches_tracked
   // Drops its tensors and its module; the node must be gone or be something else by then.
   void erase_tensors(Editor& editor) const;

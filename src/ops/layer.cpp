@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "ops/layer.h"
 
 #include <fmt/format.h>
@@ -76,7 +78,7 @@ std::string why_not_rewritable(const Model& model, const Layer& layer, Tensors t
 
 Name Layer::path(const Model& model) const {
   if (module) return model.modules()[module].name;
-  if (!weight.state) return site_name(model.graph()[node]);
+  if (!weight.state) return node_path(model.graph()[node]);
   return owner_path(model.state()[weight.state].name);
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // ops/: what transformations speak to, whichever way a model spells it, and what can be told of its
@@ -48,7 +49,7 @@ struct LinearOp : Layer {
   // Only whether it is one, and its input: what match() would say of it costs more.
   static NodeId input_of(const Model& model, NodeId node);
   // A linear spelled like this one, with tensors of its own; inserted before `where`. `path` names
-  // it. `slot` receives the tensors' places.
+  // it. `weight_place` and `bias_place` receive the places of the tensors.
   NodeId create(Editor& editor, NodeId where, const std::string& path, const at::Tensor& new_weight,
                 const at::Tensor& new_bias, Param& weight_place,
                 std::optional<Param>& bias_place) const;

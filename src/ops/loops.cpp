@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "ops/loops.h"
 
 #ifdef __x86_64__

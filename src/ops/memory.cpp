@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "ops/memory.h"
 
 #include <algorithm>
@@ -23,9 +25,7 @@ Writes::Writes(const Model& model) : graph_(model.graph()), parent_(model.graph(
     const book::Effect effect = book::effect_of(model, node);
     if (!effect.views && !effect.writes_first && !effect.writes_all) continue;
     bool first = true;
-    // What works in place gives its first argument back, and shows no other.
-    const bool first_only =
-        effect.writes_first && !effect.writes_all && book::name_of_call(model, node) != "set_";
+    const bool first_only = book::views_first_only(model, node, effect);
     for_each_input(node, [&](NodeId input) {
       if (effect.views && (first || !first_only)) join(id, input);
       if (effect.writes_all || (effect.writes_first && first)) writes.emplace_back(input, id);

@@ -1,34 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "ops/names.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 namespace refx {
-
-std::string_view owner_path(std::string_view state_name) {
-  const auto dot = state_name.rfind('.');
-  return dot == state_name.npos ? state_name : state_name.substr(0, dot);
-}
-
-namespace {
-
-// nn_module_stack is "key,path,type;key,path,type": the innermost path counts.
-std::string module_path(const Node& node) {
-  if (!node.meta) return "";
-  for (const auto& [key, value] : *node.meta) {
-    if (key != "nn_module_stack" || value.empty()) continue;
-    const auto entry = value.rfind(';') + 1;  // npos + 1 == 0
-    const auto first = value.find(',', entry), second = value.find(',', first + 1);
-    if (first == value.npos || second == value.npos) return "";
-    const std::string path = value.substr(first + 1, second - first - 1);
-    return path.starts_with("_empty_nn_module_stack") ? "" : path;  // torch.export's word for none
-  }
-  return "";
-}
-
-}  // namespace
 
 std::string kept_modules_around(const Model& model, const Node& node) {
   std::string around;
@@ -52,12 +29,8 @@ std::string why_not_across_modules(const Model& model, NodeId value, NodeId by) 
   return "";
 }
 
-std::string site_name(const Node& node) {
-  const std::string path = module_path(node);
-  return path.empty() ? std::string(node.name) : path + "." + node.name;
-}
-
 std::string joined_paths(const std::vector<Name>& paths) {
+  if (paths.size() == 1) return paths[0];
   auto parent_end = [](const Name& path) {
     const auto dot = path.rfind('.');
     return dot == path.npos ? 0 : dot + 1;

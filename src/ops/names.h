@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ir/module_path.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -15,11 +17,6 @@ enum class Spelling {
   module,      // call_module[fc]
 };
 
-// A stable name for a node's site in the model, from module paths: that of the module that owns a
-// state entry ("encoder.0.query" for "encoder.0.query.weight"), or the path in the node's metadata
-// and its own name.
-std::string_view owner_path(std::string_view state_name);
-std::string site_name(const Node& node);
 // The modules around a node that are still called as such when the program is unflattened.
 std::string kept_modules_around(const Model& model, const Node& node);
 // Why users of `value` cannot read `by` instead: one of them is in such a module, another is not.

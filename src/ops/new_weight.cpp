@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "ops/new_weight.h"
 
 #include <ATen/EmptyTensor.h>

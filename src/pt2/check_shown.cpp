@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/check_shown.h"
 
 #include <fmt/format.h>
@@ -5,10 +7,10 @@
 #include <cstring>
 #include <set>
 
+#include "graph_json/write_graph.h"
 #include "ir/content.h"
 #include "pt2/image.h"
 #include "pt2/read_state.h"
-#include "pt2/write_program.h"
 #include "refx/hint.h"
 
 namespace refx {

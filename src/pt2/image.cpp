@@ -1,11 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/image.h"
 
 #include <fmt/format.h>
 
+#include "graph_json/json.h"
+#include "graph_json/write_graph.h"
 #include "ir/detached.h"
-#include "pt2/json.h"
 #include "pt2/stored_tensor.h"
-#include "pt2/write_program.h"
 #include "refx/error.h"
 
 namespace refx {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/pt2.h"
 
 #include <fmt/format.h>
@@ -50,10 +52,17 @@ void check_kind(const Archive& archive) {
                       "refx reads; load and save the file with torch.export",
                       archive.path(), name));
   if (archive.find(kModelRecord)) return;
+  if (std::any_of(archive.records().begin(), archive.records().end(), [](const Record& record) {
+        return record.name.starts_with("data/aotinductor/");
+      }))
+    throw Error(fmt::format(
+        "{}: this is an AOTInductor package, which has compiled code instead of a graph; rewrite "
+        "the program that it was compiled from, as torch.export.save wrote it, and compile the "
+        "result: torch._inductor.aoti_compile_and_package(torch.export.load(FILE))",
+        archive.path()));
   std::vector<std::string> models;
   for (const Record& record : archive.records())
-    if (record.name.starts_with("models/") || record.name.starts_with("data/aotinductor/"))
-      models.push_back(record.name);
+    if (record.name.starts_with("models/")) models.push_back(record.name);
   throw Error(fmt::format("{}: there is no record '{}'{}; refx needs a file from torch.export.save",
                           archive.path(), kModelRecord,
                           models.empty() ? "" : fmt::format(" (but {})", fmt::join(models, ", "))));

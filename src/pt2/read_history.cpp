@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -99,6 +101,9 @@ class HistoryReader::Impl {
     list("records", [&](const dom::element& item) {
       Pt2Source::OriginalRecord original;
       original.record.name = text_in(item, "name");
+      if (original.record.name.starts_with("refx/"))
+        throw Error(
+            fmt::format("'{}' is a record of a history, not of an original", original.record.name));
       original.record.offset = find_in<std::uint64_t>(item, "offset").value_or(0);
       original.record.crc =
           small(find_in<std::uint64_t>(item, "crc").value_or(0), "the checksum of a record");
@@ -278,7 +283,13 @@ class HistoryReader::Impl {
 
   static StepLabel label(const dom::element& item) {
     return {StepId(small(get_in<std::uint64_t>(item, "id"), "the number of a step")),
-            text_in(item, "transformation"), text_in(item, "site")};
+            text_in(item, "transformation"), text_in(item, "site"), is_marked_lossy(item)};
+  }
+  // As is_approximate() of the step.
+  static bool is_marked_lossy(const dom::element& item) {
+    const auto parameters = get_in<dom::element>(item, "parameters");
+    const auto mark = find_in<dom::element>(parameters, "approximate");
+    return mark && mark->is_bool() && mark->get_bool().value();
   }
 
   Step step(const Model& model, const dom::element& item) {

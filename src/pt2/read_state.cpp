@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/read_state.h"
 
 #include <fmt/format.h>
@@ -125,6 +127,8 @@ void read_config(JsonDocument& document, std::string_view folder, Symbols& symbo
       StoredState stored =
           stored_in(document, std::move(name), field.value().get_object(), folder, symbols);
       const bool raw = !stored.pickled && stored.meta;
+      if (stored.record == kWeightsConfig || stored.record == kConstantsConfig)
+        document.fail(fmt::format("record '{}' lists the tensors and holds none", stored.record));
       // PyTorch takes the dtype of the first tensor of a record for all of them.
       if (raw && dtypes.try_emplace(stored.record, stored.meta->type.dtype).first->second !=
                      stored.meta->type.dtype)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -5,8 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "graph_json/tensor_meta.h"
 #include "pt2/source.h"
-#include "pt2/tensor_meta.h"
 #include "refx/editor.h"
 
 namespace refx {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/safetensors.h"
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
 #include <system_error>
 
 #include "pt2/dom_json.h"
+#include "util/first_line.h"
 #include "util/limits.h"
 #include "util/regular_file.h"
 #include "util/strict_json.h"
@@ -41,13 +45,17 @@ Safetensors::Place place_in(const dom::element& item, std::uint64_t data, std::u
   Safetensors::Place place;
   place.dtype = text_in(item, "dtype");
   const auto dtype = dtype_of(place.dtype);
-  std::uint64_t size = dtype ? c10::elementSize(*dtype) : 0;
+  // Torch refuses sizes whose product overflows, even where one of them is zero.
+  std::int64_t extent = dtype ? static_cast<std::int64_t>(c10::elementSize(*dtype)) : 1;
+  bool empty = false;
   for (const dom::element& dim : get_in<dom::array>(item, "shape")) {
-    place.sizes.push_back(value_as<std::int64_t>(dim, "shape"));
-    if (place.sizes.back() < 0 || place.sizes.size() > limits::kDims ||
-        __builtin_mul_overflow(size, static_cast<std::uint64_t>(place.sizes.back()), &size))
+    const auto size = place.sizes.emplace_back(value_as<std::int64_t>(dim, "shape"));
+    empty = empty || size == 0;
+    if (size < 0 || place.sizes.size() > limits::kDims ||
+        __builtin_mul_overflow(extent, std::max<std::int64_t>(size, 1), &extent))
       throw Error("its shape is not that of a tensor");
   }
+  const std::uint64_t size = empty ? 0 : static_cast<std::uint64_t>(extent);
   const auto [begin, end] = pair_in(get_in<dom::element>(item, "data_offsets"), "data_offsets");
   const auto from = value_as<std::uint64_t>(begin, "data_offsets");
   const auto to = value_as<std::uint64_t>(end, "data_offsets");
@@ -120,7 +128,13 @@ at::TensorBase Safetensors::read(const std::string& name) const {
   if (!dtype)
     throw Error(fmt::format("{}: '{}' is of {}, which torch has not", path_, name, place.dtype));
   const c10::InferenceMode ordinary_tensors(false);
-  at::Tensor tensor = at::empty(place.sizes, at::dtype(*dtype));
+  at::Tensor tensor;
+  try {
+    tensor = at::empty(place.sizes, at::dtype(*dtype));
+  } catch (const c10::Error& error) {  // too large for this machine
+    throw Error(
+        fmt::format("{}: '{}': {}", path_, name, first_line(error.what_without_backtrace())));
+  }
   read_bytes(place.begin, static_cast<char*>(tensor.mutable_data_ptr()), place.end - place.begin);
   return tensor;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // pt2/: .pt2 files. A program from its JSON and back, and beside it the history, so that undoing
@@ -13,8 +14,8 @@
 #include <vector>
 
 #include "archive/writer.h"
+#include "graph_json/graph_text.h"
 #include "pt2/storages.h"
-#include "pt2/symbols.h"
 #include "refx/model.h"
 #include "refx/source.h"
 
@@ -22,7 +23,7 @@ namespace refx {
 
 // A file as it was before the first step: its records, and the texts that stand for each object of
 // the origin, so that whatever is still the same is written as it was read.
-class Pt2Source final : public Source {
+class Pt2Source final : public Source, public GraphText {
  public:
   explicit Pt2Source(std::shared_ptr<const Archive> file)
       : archive(std::move(file)), storages(std::make_shared<Storages>(archive)) {}
@@ -64,23 +65,6 @@ class Pt2Source final : public Source {
   // Files from which originals were attached.
   std::vector<std::shared_ptr<const Source>> bases;
 
-  // Parts of models/model.json, brackets included, in the order in which they stand there.
-  struct Parts {
-    std::string_view inputs, outputs, nodes, tensor_values, input_specs, output_specs;
-  };
-  std::string_view model_text;
-  Parts parts;
-
-  struct NodeText {
-    std::shared_ptr<const Node> node;
-    std::string_view text;  // its element of `nodes`, or of `inputs`; empty for a getitem
-    std::string_view spec;  // its element of `input_specs`
-    std::string_view meta;  // its entry of `tensor_values`
-  };
-  std::vector<NodeText> nodes;  // by id
-  std::vector<Mutation> mutations;
-  std::unordered_map<std::string, std::string> symbolic;  // values that are no tensors: their kind
-
   struct StateText {
     std::shared_ptr<const StateEntry> entry;
     std::string_view config;  // its entry in the weights or constants config
@@ -89,7 +73,6 @@ class Pt2Source final : public Source {
   };
   std::vector<StateText> state;  // by id
 
-  Symbols symbols;
   std::string in_spec, out_spec;
   std::map<std::string, Range> symbol_ranges;
   std::vector<std::string> allowed;  // operators and namespaces

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/storages.h"
 
 #include <ATen/core/Tensor.h>

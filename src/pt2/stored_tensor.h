@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/TensorBase.h>
 
-#include "pt2/tensor_meta.h"
+#include "graph_json/tensor_meta.h"
 
 namespace refx {
 

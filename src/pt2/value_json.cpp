@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/value_json.h"
 
 #include <fmt/format.h>
@@ -5,8 +7,8 @@
 #include <clocale>
 #include <cstdlib>
 
-#include "pt2/json.h"
-#include "pt2/schema.h"
+#include "graph_json/json.h"
+#include "graph_json/schema.h"
 #include "refx/error.h"
 #include "text/spelling.h"
 #include "util/limits.h"

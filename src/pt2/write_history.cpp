@@ -1,14 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "graph_json/json.h"
 #include "ir/detached.h"
 #include "pt2/history_file.h"
-#include "pt2/json.h"
 #include "pt2/slices.h"
 #include "pt2/stored_tensor.h"
 #include "pt2/value_json.h"
 #include "refx/error.h"
 #include "refx/original.h"
+#include "refx/restore.h"
 
 namespace refx {
 
@@ -36,7 +39,7 @@ class HistoryWriter {
     JsonList root(out, '{', '}');
     root.key("format") += detached_.empty() ? "1" : "2";
     append_json(root.key("fits"), fits);
-    root.key("next_step") += std::to_string(model_.history().back().id.value + 1);
+    root.key("next_step") += std::to_string(Restorer::next_step(model_));
     if (!fingerprint_.empty()) append_json(root.key("original"), fingerprint_);
     root.key("records") += records;
     list(root.key("storages"), storages_);

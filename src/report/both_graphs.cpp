@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "report/both_graphs.h"
 
 #include <ATen/core/TensorBase.h>
@@ -15,12 +17,18 @@ namespace {
 std::string module_of(const Node& node) {
   if (const std::string_view state = bound_state(node); !state.empty())
     return std::string(state.find('.') == state.npos ? "" : owner_path(state));
-  std::string place = site_name(node);  // the path, a dot, the name
+  std::string place = node_path(node);  // the path, a dot, the name
   place.erase(place.size() - node.name.size());
   if (place.ends_with('.')) place.pop_back();
   if (place.empty() && node.op == Opcode::call_module && node.target.find('.') != std::string::npos)
     return std::string(owner_path(node.target));
   return place;
+}
+
+// The path of the tensor that a node reads, or of the module that it calls; else empty.
+std::string label_of(const Node& node) {
+  if (const std::string_view state = bound_state(node); !state.empty()) return std::string(state);
+  return node.op == Opcode::call_module ? std::string(node.target) : "";
 }
 
 // What a node calls, or what kind of input it is.
@@ -102,6 +110,8 @@ DrawnNode BothGraphs::drawn(NodeId id, const NodeNames& names, Strings& strings)
   drawn.op = strings.of(called(after ? current_ : original_, node));
   drawn.op_before = before ? strings.of(called(original_, *before)) : drawn.op;
   drawn.path = strings.of(module_of(node));
+  if (std::string label = label_of(node); !label.empty())
+    drawn.label = strings.of(std::move(label));
   if (after) {
     drawn.after = strings.of(line(node, names, true));
     drawn.inputs = inputs_of(node);

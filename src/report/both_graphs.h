@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct DrawnNode {
   int name = 0;
   int op = 0, op_before = 0;    // what is called; now, if it is still there, and in the original
   int path = 0;                 // of the module it belongs to
+  int label = -1;               // of the tensor it reads or the module it calls; -1: neither
   int before = -1, after = -1;  // its lines; -1: it is not there
   std::vector<int> inputs, inputs_before;  // nodes, in either form
 };

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "report/data.h"
 
 #include <ATen/core/TensorBase.h>
@@ -150,11 +152,11 @@ std::string graph_json(const BothGraphs& graphs) {
   const auto column = [&](int DrawnNode::*field) {
     return packed(graphs.nodes(), [&](const DrawnNode& n) { return std::to_string(n.*field); });
   };
-  // {"12":[3,4]}: for the nodes that had something else in the original.
-  const auto where = [&](auto&& differs, auto&& text) {
+  // {"12":[3,4]}: a member for each node that the condition holds for.
+  const auto where = [&](auto&& holds, auto&& text) {
     std::string out;
     for (std::size_t i = 0; i < graphs.nodes().size(); ++i)
-      if (const DrawnNode& n = graphs.nodes()[i]; n.before >= 0 && differs(n))
+      if (const DrawnNode& n = graphs.nodes()[i]; holds(n))
         out += (out.empty() ? "" : ",") + member(std::to_string(i).c_str(), text(n));
     return "{" + out + "}";
   };
@@ -165,13 +167,17 @@ std::string graph_json(const BothGraphs& graphs) {
          member("inputs",
                 packed(graphs.nodes(), [](const DrawnNode& n) { return packed(n.inputs); })) +
          "," +
+         member("label", where([](const DrawnNode& n) { return n.label >= 0; },
+                               [](const DrawnNode& n) { return std::to_string(n.label); })) +
+         "," +
          member("op_before",
-                where([](const DrawnNode& n) { return n.op_before != n.op; },
+                where([](const DrawnNode& n) { return n.before >= 0 && n.op_before != n.op; },
                       [](const DrawnNode& n) { return std::to_string(n.op_before); })) +
          "," +
-         member("inputs_before",
-                where([](const DrawnNode& n) { return n.inputs_before != n.inputs; },
-                      [](const DrawnNode& n) { return packed(n.inputs_before); })) +
+         member(
+             "inputs_before",
+             where([](const DrawnNode& n) { return n.before >= 0 && n.inputs_before != n.inputs; },
+                   [](const DrawnNode& n) { return packed(n.inputs_before); })) +
          "}";
 }
 

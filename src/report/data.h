@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // report/: the data of the page of `refx report`. The page itself is in web/.

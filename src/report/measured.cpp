@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -71,6 +73,9 @@ MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& 
     result.notes.push_back("the model differs from its original: see the page");
   if (verified.result && verified.result->answer() == Answer::cannot_tell)
     result.notes.push_back("it cannot be told whether the model computes what its original did: " +
+                           verified.result->reason());
+  if (verified.result && verified.result->answer() == Answer::not_judged)
+    result.notes.push_back("the error of the lossy steps is measured and not judged: " +
                            verified.result->reason());
   result.html = report(model, {.title = options.title,
                                .verification = verified.result ? &*verified.result : nullptr,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // rules/: rewrites that are written down. docs/rules.md has the language.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/judge.h"
 
 #include <ATen/ops/isfinite.h>
@@ -89,9 +91,35 @@ std::string why_written(const Model& model, const Match& match, LazyWrites& writ
     for (NodeId at = id, source = behind_no_ops(model, id); at; at = no_op_input(model, at))
       if (writes.between(at, source, last))
         return fmt::format("'{}' may be written in place", model.graph()[at].name);
-  for (NodeId id : match.outputs)
-    if (writes.between(id, id, last))
-      return fmt::format("its result '{}' may be written in place", model.graph()[id].name);
+  return "";
+}
+
+bool makes_new_tensor(const Model& model, NodeId id) {
+  const book::Effect effect = book::effect_of(model, model.graph()[id]);
+  return !effect.views && !effect.writes_first && !effect.writes_all;
+}
+
+// The same of a call of `after`, also where it may give a view of a tensor that another call made.
+// A sum or a product may be left out, and be one of its operands.
+bool makes_new_tensor_after(const Model& after, NodeId id) {
+  if (makes_new_tensor(after, id)) return true;
+  const Args& args = after.graph()[id].args;
+  const NodeId* of = args.empty() ? nullptr : args[0].get<NodeId>();
+  if (!of || after.graph()[*of].op != Opcode::call_function) return false;
+  const std::string_view name = book::name_of_call(after, after.graph()[*of]);
+  return name != "add" && name != "mul" && makes_new_tensor_after(after, *of);
+}
+
+// Whoever writes into a tensor that was made for the result writes into the one that is made now.
+std::string why_result_written(const Definition& rule, const Model& model, const Match& match,
+                               const Draft& made, LazyWrites& writes) {
+  for (std::size_t i = 0; i < match.outputs.size(); ++i) {
+    const NodeId id = match.outputs[i];
+    if (!writes.between(id, id, model.graph().last())) continue;
+    const bool own = match.outputs.size() == 1 && made.calls[i] && makes_new_tensor(model, id) &&
+                     makes_new_tensor_after(rule.after.model, made.calls[i]);
+    if (!own) return fmt::format("its result '{}' may be written in place", model.graph()[id].name);
+  }
   return "";
 }
 
@@ -233,7 +261,8 @@ Dead dead_nodes(const Model& model, const Match& match) {
 
 bool is_exported(const Model& model, const Match& match) {
   auto is_op = [&](NodeId id) {
-    return book::Call(model, model.graph()[id]).spelled() == book::Call::Spelled::op;
+    const Node& node = model.graph()[id];
+    return node.op == Opcode::call_function && book::look_up(node).parts.is_op();
   };
   return std::any_of(match.outputs.begin(), match.outputs.end(), is_op) ||
          std::any_of(match.inner.begin(), match.inner.end(), is_op);
@@ -249,6 +278,8 @@ std::string why_not(const Definition& rule, const Model& model, const Match& mat
   if (std::string why = why_written(model, match, writes); !why.empty()) return why;
   const Draft made = draft(rule, model, match);
   if (!made.problem.empty()) return made.problem;
+  if (std::string why = why_result_written(rule, model, match, made, writes); !why.empty())
+    return why;
   if (std::string why = why_not_handed_on(model, match, made); !why.empty()) return why;
   if (std::string why = why_another_type(model, match, made); !why.empty()) return why;
   return why_not_finite(rule, model, match);

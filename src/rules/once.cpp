@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/once.h"
 
 #include <ATen/core/grad_mode.h>
@@ -12,6 +14,7 @@
 #include "refx/error.h"
 #include "refx/executor.h"
 #include "rules/literal.h"
+#include "rules/result_type.h"
 #include "rules/spell.h"
 #include "rules/substitute.h"
 
@@ -19,11 +22,16 @@ namespace refx::rules {
 
 namespace {
 
+// In which `once` computes with a weight.
+c10::ScalarType dtype_of_weight(const Definition& rule, const at::TensorBase& stored) {
+  return only_moves(rule) ? stored.scalar_type() : at::kDouble;
+}
+
 // The values of a weight, or, where only types are asked for, none.
 at::Tensor values_of_weight(const Definition& rule, const Model& model, StateId state,
                             bool types_only) {
   const at::TensorBase& stored = model.state().tensor(state);
-  const auto dtype = only_moves(rule) ? stored.scalar_type() : at::kDouble;
+  const auto dtype = dtype_of_weight(rule, stored);
   if (types_only)
     return at::empty_strided(stored.sizes(), stored.strides(),
                              at::TensorOptions().dtype(dtype).device(at::kMeta));
@@ -123,14 +131,63 @@ std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
 
 namespace {
 
-// With values only where an operator cannot do without.
-std::vector<at::Tensor> results_of_once(const Definition& rule, const Model& model,
-                                        const Match& match) {
-  try {
-    return run_once(rule, model, match, /*types_only=*/true);
-  } catch (const Error&) {
-    return run_once(rule, model, match, /*types_only=*/false);
+// From what refx knows of the operators alone; none where that is not enough.
+std::vector<TypePtr> inferred_types(const Definition& rule, const Model& model,
+                                    const Match& match) {
+  const Body& body = *rule.once;
+  Values values = values_of(rule, body, match);
+  std::map<NodeId, TypePtr> stored, types;
+  auto find = [](const std::map<NodeId, TypePtr>& in, NodeId id) {
+    const auto it = in.find(id);
+    return it == in.end() ? nullptr : it->second;
+  };
+  auto add = [&](TypePtr type) {
+    const NodeId id(static_cast<std::uint32_t>(types.size()) + 1);
+    types.emplace(id, std::move(type));
+    return id;
+  };
+  for (std::size_t i = 0; i < rule.variables.size(); ++i) {
+    const auto it = body.named.find(rule.variables[i].name);
+    const StateId state = match.variables[i].state;
+    if (it == body.named.end() || !state) continue;
+    const at::TensorBase& tensor = model.state().tensor(state);
+    auto type = std::make_shared<TensorType>(*type_of(tensor));
+    type->dtype = dtype_of_weight(rule, tensor);
+    type->requires_grad = false;
+    const NodeId weight = add(std::move(type));
+    stored.emplace(weight, type_of(tensor));
+    values[it->second.value] = weight;
   }
+  const std::string problem = substitute(
+      body, values, [&](NodeId id) { return find(stored, id); },
+      [&](NodeId, const Reading& call) -> Arg {
+        return add(result_type(call, [&](const Arg& arg) -> TypePtr {
+          return arg.is<NodeId>() ? find(types, *arg.get<NodeId>()) : nullptr;
+        }));
+      });
+  std::vector<TypePtr> results;
+  for (const Arg& result : body.results) {
+    const Arg value = substituted(result, values);
+    const TypePtr type = value.is<NodeId>() ? find(types, *value.get<NodeId>()) : nullptr;
+    if (!problem.empty() || !type) return {};
+    results.push_back(type);
+  }
+  return results;
+}
+
+// With values only where an operator cannot do without.
+std::vector<TypePtr> computed_types(const Definition& rule, const Model& model,
+                                    const Match& match) {
+  if (auto types = inferred_types(rule, model, match); !types.empty()) return types;
+  std::vector<at::Tensor> results;
+  try {
+    results = run_once(rule, model, match, /*types_only=*/true);
+  } catch (const Error&) {
+    results = run_once(rule, model, match, /*types_only=*/false);
+  }
+  std::vector<TypePtr> types;
+  for (const at::Tensor& result : results) types.push_back(type_of(result));
+  return types;
 }
 
 }  // namespace
@@ -140,8 +197,9 @@ std::vector<TypePtr> types_of_once(const Definition& rule, const Model& model, c
   if (!rule.once) return types;
   const auto weights = weights_of_once(rule, match);
   const at::TensorBase& like = model.state().tensor(weights.at(0).state);
-  for (const at::Tensor& result : results_of_once(rule, model, match)) {
-    auto type = std::make_shared<TensorType>(*type_of(result.contiguous()));
+  for (const TypePtr& computed : computed_types(rule, model, match)) {
+    auto type = std::make_shared<TensorType>(*computed);
+    type->strides = contiguous_strides(type->sizes);
     if (type->dtype == at::kDouble) type->dtype = like.scalar_type();
     type->device = like.device();
     types.push_back(std::move(type));

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "book/call.h"
 #include "book/schemas.h"
@@ -608,15 +611,15 @@ std::string_view without_last_comment(std::string_view text) {
 std::vector<Definition> parse_definitions(std::string_view text) {
   Cursor cursor(text);
   std::vector<Definition> rules;
+  std::unordered_set<std::string> names;
   if (text.size() > limits::kRuleText)
     throw Error(fmt::format("a text of rules of more than {} bytes", limits::kRuleText));
   while (cursor.next_line()) {
     const std::size_t at = cursor.position();
     rules.push_back(RuleReader(cursor).rule());
     rules.back().text = without_last_comment(text.substr(at, cursor.position() - at));
-    for (std::size_t i = 0; i + 1 < rules.size(); ++i)
-      if (rules[i].name == rules.back().name)
-        cursor.fail(at, fmt::format("rule '{}' is there twice", rules.back().name));
+    if (!names.insert(rules.back().name).second)
+      cursor.fail(at, fmt::format("rule '{}' is there twice", rules.back().name));
   }
   if (rules.empty()) throw Error("line 1, column 1: expected 'rule NAME', found no rule");
   return rules;

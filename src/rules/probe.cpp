@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/probe.h"
 
 #include <ATen/core/grad_mode.h>

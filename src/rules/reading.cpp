@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/reading.h"
 
 #include <ATen/core/Tensor.h>
@@ -203,6 +205,20 @@ std::optional<Reading> as_multiplication(const Model& model, const Reading& call
       .name = "mul", .args = {{"self", self->value}, {"other", 1 / *by}}, .inverse = true};
 }
 
+// Another library's grouped matrix product, which takes the arguments of aten's in that order.
+std::optional<Reading> as_grouped_mm(const Reading& call) {
+  Reading other{.name = "_grouped_mm", .args = {}};
+  static constexpr std::string_view kNames[][3] = {
+      {"0", "input", "self"}, {"1", "weight", "mat2"}, {"2", "offs", "offs"}};
+  for (const auto& [position, name, aten] : kNames) {
+    const Given* given = call.find(position);
+    if (!given) given = call.find(name);
+    if (!given) return std::nullopt;
+    other.args.push_back({aten, given->value});
+  }
+  return other;
+}
+
 struct Other {
   std::string_view from, to;
 };
@@ -239,6 +255,7 @@ constexpr Other kOthers[] = {
     {"pow", "square"},
     {"rsub", "sub"},
     {"div", "mul"},
+    {kGroupedMmFallback, "_grouped_mm"},
 };
 
 std::optional<Reading> read_as(const Model& model, NodeId id, const Reading& call,
@@ -251,6 +268,7 @@ std::optional<Reading> read_as(const Model& model, NodeId id, const Reading& cal
   if (to == "reshape") return renamed(call, to, {{"self", "self"}, {"size", "shape"}});
   if (to == "sub") return as_sub(call);
   if (to == "mul") return as_multiplication(model, call);
+  if (to == "_grouped_mm") return as_grouped_mm(call);
   if (from == "pow") return as_root(call);
   if (from == "sqrt") return as_power(call, 0.5);
   if (from == "rsqrt") return as_power(call, -0.5);
@@ -301,7 +319,9 @@ Reading read_call(const Model& model, NodeId id) {
 
 std::vector<Reading> read_meanings(const Model& model, NodeId id) {
   std::vector<Reading> readings{read_call(model, id)};
-  if (readings[0].name.empty() || readings[0].in_place) return readings;
+  // What works in place is read as it is spelled; a division is a multiplication there, too.
+  if (readings[0].name.empty() || (readings[0].in_place && readings[0].name != "div"))
+    return readings;
   for (const Other& other : kOthers)
     if (other.from == readings[0].name)
       if (auto reading = read_as(model, id, readings[0], other.to))

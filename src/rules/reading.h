@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -40,5 +41,9 @@ std::optional<double> constant_number(const Model& model, const Arg& arg,
                                       std::vector<NodeId>& nodes);
 
 bool is_commutative(std::string_view name);
+
+// transformers' operator that is read as aten._grouped_mm. Unlike aten's, it takes every dtype and
+// stride, and rows after the last group are zeros.
+inline constexpr std::string_view kGroupedMmFallback = "transformers.grouped_mm_fallback.default";
 
 }  // namespace refx::rules

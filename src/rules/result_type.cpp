@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/result_type.h"
 
 #include <algorithm>
@@ -12,6 +14,7 @@ namespace {
 using Sizes = std::vector<Dim>;
 
 bool is_one(const Dim& dim) { return dim.known() && dim.value == 1; }
+bool is_zero(const Dim& dim) { return dim.known() && dim.value == 0; }
 // Symbols are the same whatever example they were traced with.
 bool same(const Dim& a, const Dim& b) {
   return a.expr == b.expr && (!a.known() || a.value == b.value);
@@ -40,13 +43,14 @@ bool one_of(std::string_view name, const std::array<std::string_view, N>& names)
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 // What gives one number for each of the first argument's.
-constexpr std::array<std::string_view, 20> kLikeFirst = {
-    "gelu",    "silu",       "relu",   "tanh",     "sigmoid",    "neg",       "exp",
-    "erf",     "sqrt",       "rsqrt",  "abs",      "dropout",    "clone",     "alias",
-    "softmax", "contiguous", "square", "rms_norm", "layer_norm", "reciprocal"};
+constexpr std::array<std::string_view, 22> kLikeFirst = {
+    "gelu",       "silu",   "relu",     "tanh",       "sigmoid",    "neg",      "exp",   "erf",
+    "sqrt",       "rsqrt",  "abs",      "dropout",    "clone",      "alias",    "round", "softmax",
+    "contiguous", "square", "rms_norm", "layer_norm", "reciprocal", "clamp_min"};
 constexpr std::array<std::string_view, 6> kConvolutions = {
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
-constexpr std::array<std::string_view, 5> kBinary = {"add", "sub", "mul", "div", "pow"};
+constexpr std::array<std::string_view, 7> kBinary = {"add", "sub",     "mul",    "div",
+                                                     "pow", "maximum", "minimum"};
 
 class Inference {
  public:
@@ -60,8 +64,13 @@ class Inference {
     if (name == "to") return cast();
     if (name == "matmul") return matmul("other");
     if (name == "_int_mm") return matmul("mat2", at::kInt);
+    if (name == "_grouped_mm") return grouped_mm();
     if (name == "linear") return linear();
     if (name == "transpose") return transpose();
+    if (name == "t") return transpose_matrix();
+    if (name == "amax" || name == "amin") return reduction();
+    if (name == "unsqueeze") return unsqueeze();
+    if (name == "reshape") return reshape();
     if (name == "scaled_dot_product_attention") return attention();
     if (one_of(name, kConvolutions))
       return convolution(static_cast<std::size_t>(name[name.size() - 2] - '0'),
@@ -94,6 +103,7 @@ class Inference {
   TypePtr like_first() const {
     const TypePtr first = call_.find("self") ? type("self") : type("input");
     if (!first || !c10::isFloatingType(first->dtype)) return nullptr;
+    if (const Arg* least = arg("min"); least && least->is<NodeId>()) return nullptr;
     const Arg* dtype = arg("dtype");
     const auto* to = dtype ? dtype->get<c10::ScalarType>() : nullptr;
     for (const char* name : {"weight", "bias"}) {
@@ -157,6 +167,15 @@ class Inference {
     return like(*a, *sizes, dtype.value_or(a->dtype));
   }
 
+  TypePtr grouped_mm() const {
+    const TypePtr x = type("self"), weight = type("mat2"), ends = type("offs");
+    if (!ends) return matmul("mat2");  // as many groups of rows as matrices
+    if (!x || !weight || !ends || x->dtype != weight->dtype || x->sizes.size() != 2 ||
+        weight->sizes.size() != 3 || !same(x->sizes[1], weight->sizes[1]))
+      return nullptr;
+    return like(*x, {x->sizes[0], weight->sizes[2]});
+  }
+
   TypePtr linear() const {
     const TypePtr x = type("input"), weight = type("weight"), bias = type("bias");
     if (!x || !weight || x->dtype != weight->dtype || x->sizes.empty() ||
@@ -173,14 +192,84 @@ class Inference {
   TypePtr transpose() const {
     const TypePtr self = type("self");
     const Arg *a = arg("dim0"), *b = arg("dim1");
-    if (!self || !a || !b || !a->is<std::int64_t>() || !b->is<std::int64_t>()) return nullptr;
-    const auto rank = static_cast<std::int64_t>(self->sizes.size());
-    std::int64_t first = *a->get<std::int64_t>(), second = *b->get<std::int64_t>();
-    if (first < 0) first += rank;
-    if (second < 0) second += rank;
-    if (first < 0 || second < 0 || first >= rank || second >= rank) return nullptr;
+    if (!self || !a || !b) return nullptr;
+    const auto first = dimension(*a, self->sizes.size()),
+               second = dimension(*b, self->sizes.size());
+    if (!first || !second) return nullptr;
     Sizes sizes = self->sizes;
-    std::swap(sizes[static_cast<std::size_t>(first)], sizes[static_cast<std::size_t>(second)]);
+    std::swap(sizes[*first], sizes[*second]);
+    return like(*self, std::move(sizes));
+  }
+
+  // A dimension as one of so many, from the first on.
+  static std::optional<std::size_t> dimension(const Arg& arg, std::size_t rank) {
+    const auto* given = arg.get<std::int64_t>();
+    const auto count = static_cast<std::int64_t>(rank);
+    if (!given || *given < -count || *given >= count) return std::nullopt;
+    return static_cast<std::size_t>(*given < 0 ? *given + count : *given);
+  }
+
+  TypePtr transpose_matrix() const {
+    const TypePtr self = type("self");
+    if (!self || self->sizes.size() > 2) return nullptr;
+    return like(*self, Sizes(self->sizes.rbegin(), self->sizes.rend()));
+  }
+
+  TypePtr reduction() const {
+    const TypePtr self = type("self");
+    const Arg *over = arg("dim"), *keep = arg("keepdim");
+    const List* dims = over ? over->get<List>() : nullptr;
+    if (!self || !dims || dims->items.empty()) return nullptr;
+    std::vector<bool> reduced(self->sizes.size());
+    for (const Arg& item : dims->items) {
+      const auto dim = dimension(item, self->sizes.size());
+      if (!dim || is_zero(self->sizes[*dim])) return nullptr;
+      reduced[*dim] = true;
+    }
+    const bool* kept = keep ? keep->get<bool>() : nullptr;
+    Sizes sizes;
+    for (std::size_t i = 0; i < reduced.size(); ++i) {
+      if (!reduced[i])
+        sizes.push_back(self->sizes[i]);
+      else if (kept && *kept)
+        sizes.emplace_back(1);
+    }
+    return like(*self, std::move(sizes));
+  }
+
+  TypePtr unsqueeze() const {
+    const TypePtr self = type("self");
+    const Arg* at = arg("dim");
+    const auto dim = self && at ? dimension(*at, self->sizes.size() + 1) : std::nullopt;
+    if (!dim) return nullptr;
+    Sizes sizes = self->sizes;
+    sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(*dim), Dim(1));
+    return like(*self, std::move(sizes));
+  }
+
+  // Where all sizes are numbers.
+  TypePtr reshape() const {
+    const TypePtr self = type("self");
+    const Arg* shape = arg("shape");
+    const List* list = shape ? shape->get<List>() : nullptr;
+    if (!self || !list) return nullptr;
+    std::int64_t elements = 1, given = 1;
+    for (const Dim& dim : self->sizes)
+      if (!dim.known() || is_zero(dim) || __builtin_mul_overflow(elements, dim.value, &elements))
+        return nullptr;
+    Sizes sizes;
+    std::optional<std::size_t> open;
+    for (const Arg& item : list->items) {
+      const auto* size = item.get<std::int64_t>();
+      if (!size || *size == 0 || *size < -1 || (*size == -1 && open)) return nullptr;
+      if (*size == -1)
+        open = sizes.size();
+      else if (__builtin_mul_overflow(given, *size, &given))
+        return nullptr;
+      sizes.emplace_back(*size);
+    }
+    if (open) sizes[*open] = Dim(elements / given);
+    if (elements % given != 0 || (!open && elements != given)) return nullptr;
     return like(*self, std::move(sizes));
   }
 

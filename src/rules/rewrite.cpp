@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/rewrite.h"
 
 #include <fmt/format.h>
@@ -20,8 +22,21 @@ namespace refx::rules {
 
 namespace {
 
+// Whether the match has a grouped matrix product under another library's name. What is made in its
+// place has that name, too: the two differ in the dtypes and strides that they take.
+bool has_grouped_mm_fallback(const Model& model, const Match& match) {
+  auto calls_it = [&](NodeId id) { return model.graph()[id].target == kGroupedMmFallback; };
+  return std::any_of(match.outputs.begin(), match.outputs.end(), calls_it) ||
+         std::any_of(match.inner.begin(), match.inner.end(), calls_it);
+}
+
 // A call of `after` as the model around it would write it; no target if it cannot.
-Node spelled(const Definition& rule, NodeId form, const Reading& call, bool exported) {
+Node spelled(const Definition& rule, NodeId form, const Reading& call, const Model& model,
+             const Match& match, bool exported) {
+  if (call.name == "_grouped_mm" && has_grouped_mm_fallback(model, match))
+    return {.op = Opcode::call_function,
+            .target = std::string(kGroupedMmFallback),
+            .args = {call.find("self")->value, call.find("mat2")->value, call.find("offs")->value}};
   const Node& written = rule.after.model.graph()[form];
   const book::Call known(rule.after.model, written);
   if (known.spelled() == book::Call::Spelled::nothing)
@@ -70,7 +85,7 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
       substitute(
           rule.after, values, type_of_value,
           [&](NodeId form, const Reading& call) -> Arg {
-            const Node node = spelled(rule, form, call, exported);
+            const Node node = spelled(rule, form, call, model, match, exported);
             if (node.target.empty() && made.problem.empty())
               made.problem = fmt::format("no overload of {} takes these arguments", call.name);
             auto type_of_arg = [&](const Arg& arg) {
@@ -86,10 +101,15 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
             return add(std::move(type), form);
           }) +
       made.problem;
-  // A symbol has no node to be computed from.
-  for (NodeId id : rule.after.model.graph())
-    if (rule.after.model.graph()[id].target.starts_with("rule.") && values[id.value].is<SymInt>())
+  // A symbol has no node to be computed from. Two of them may be compared, which gives a literal.
+  const Graph& after = rule.after.model.graph();
+  for (NodeId id : after) {
+    if (!after[id].target.starts_with("rule.") || !values[id.value].is<SymInt>()) continue;
+    const std::vector<NodeId> users = after.users(id);
+    if (std::any_of(users.begin(), users.end(),
+                    [&](NodeId user) { return !values[user.value].is<bool>(); }))
       made.problem = "it needs a size that is known only when the model runs";
+  }
   if (!made.problem.empty()) return made;
   for (const Arg& result : rule.after.results) {
     const NodeId* id = values[result.get<NodeId>()->value].get<NodeId>();
@@ -191,7 +211,7 @@ class Rewriter {
     substitute(
         rule_.after, values, [&](NodeId id) { return type_of_value(id); },
         [&](NodeId form, const Reading& call) -> Arg {
-          Node node = spelled(rule_, form, call, exported_);
+          Node node = spelled(rule_, form, call, editor_.model(), match_, exported_);
           if (is_foreign(rule_, form)) set_written_arguments(rule_, form, values, node);
           for (Kept& result : kept)
             if (result.form == form && !is_needed_again(form)) {

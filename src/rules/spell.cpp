@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/spell.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -57,7 +59,10 @@ int fit(const c10::TypePtr& type, const Arg& arg, int as_tensor) {
 
 // Whether it has to be written: it is not as by default, or there is none.
 bool is_said(const c10::Argument& formal, const Given* given) {
-  return given && !(given->by_default && formal.default_value());
+  if (!given || !formal.default_value()) return given;
+  // A flag that a question answered may be as by default.
+  const bool flag = given->value.is<bool>();
+  return !given->by_default && !(flag && book::arg_of(*formal.default_value()) == given->value);
 }
 
 int fit(const c10::FunctionSchema& schema, const Reading& call) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "rules/substitute.h"
 
 #include <fmt/format.h>
@@ -83,7 +85,7 @@ std::string substitute(const Body& body, Values& values, const TypeOfValue& type
     const Reading::Given *self = call.find("self"), *other = call.find("other");
     const Arg* only =
         self && other ? only_operand(call.name, &self->value, &other->value) : nullptr;
-    if (call.name == "to" && self && self->value.is<None>()) only = &self->value;
+    if (!only && self && self->value.is<None>()) only = &self->value;
     values[id.value] = only ? *only : make(id, call);
   }
   return "";

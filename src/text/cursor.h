@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // text/: the text form of a model, written and read. docs/text.md has the grammar.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   y = x / c                      c a finite, non-zero constant
 // After:    y = x * (1/c)
 // Refuses:  integer x; c zero, not finite, trainable or changed by the model; 1/c not a normal
@@ -105,7 +107,7 @@ Findings ChangeTrueDivToMulByInverse::find(const Model& model) const {
   for (NodeId id : model.graph()) {
     const auto div = DivOp::match(model, id);
     if (!div) continue;
-    Site site{site_name(model.graph()[id]), {id}};
+    Site site{.nodes = {id}};
     std::string reason = why_not(model, *div, writes);
     if (reason.empty())
       findings.sites.push_back(std::move(site));

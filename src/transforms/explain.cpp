@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/explain.h"
 
 #include <fmt/format.h>
@@ -20,9 +22,11 @@ namespace {
 
 std::string explained(const Transformation& transformation) {
   std::string text = fmt::format(
-      "{}: {}\n{}, {}\n\n", printable(transformation.name()), printable(transformation.summary()),
+      "{}: {}\n{}, {}{}\n\n", printable(transformation.name()), printable(transformation.summary()),
       transformation.reversible() ? "reversible" : "not reversible",
-      transformation.preserves_computation() ? "results stay the same up to rounding" : "lossy");
+      transformation.preserves_computation() ? "results stay the same up to rounding" : "lossy",
+      transformation.preserves_computation() && !transformation.in_all() ? ", not part of `all`"
+                                                                         : "");
   const auto contract = contracts().find(transformation.name());
   if (const auto* rule = dynamic_cast<const Rule*>(&transformation))
     text += printable_lines(rule->text());

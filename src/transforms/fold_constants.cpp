@@ -1,9 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   y = f(g(w), 2)                 w stored and never changed; or no tensor: arange(8)
 // After:    y = c                          c stored, a new constant; what only y needed goes
 // Refuses:  parameters that are trained; buffers that the model changes; random numbers; memory
-//           that may be written in place; a result of the model; one that would make the model
-//           larger, or is larger on the way than all its tensors; what does not run, or whose size
-//           only a run tells; a value that enters or leaves a module that keeps its calls
+//           that may be written in place; a result of the model; what a lossy step made; one that
+//           would make the model larger, unless it is a small table made from little; one that is
+//           larger on the way than all tensors of the model; what does not run, or whose size only
+//           a run tells; a value that enters or leaves a module that keeps its calls
 // Numerics: the same bits: computed once by the executor, as the model would every time
 //
 // Views alone are no site: they cost nothing, and others look for the weight behind them.
@@ -16,19 +19,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "book/call.h"
+#include "exec/allocation_limit.h"
+#include "ir/approximate.h"
 #include "ir/devices.h"
+#include "ir/map_arg.h"
+#include "ops/constant_call.h"
 #include "ops/names.h"
 #include "ops/param.h"
+#include "ops/part.h"
 #include "ops/sharing.h"
 #include "refx/builder.h"
 #include "refx/error.h"
 #include "refx/executor.h"
 #include "refx/transforms.h"
 #include "util/first_line.h"
+#include "util/human_bytes.h"
 
 namespace refx {
 
@@ -36,6 +46,8 @@ namespace {
 
 // What is computed from little may become this large: a mask, a table of positions.
 constexpr std::size_t kSmall = std::size_t{1} << 20;  // bytes
+
+constexpr std::string_view kAssertMetadata = "_assert_tensor_metadata";
 
 // ---- what is constant --------------------------------------------------------------------------
 
@@ -45,25 +57,6 @@ struct Value {
   std::string problem = {};  // why it cannot be folded nevertheless
 };
 
-template <class F>
-bool any_part(const Arg& arg, const F& f) {
-  auto any = [&](const Args& args) {
-    return std::any_of(args.begin(), args.end(), [&](const Arg& a) { return any_part(a, f); });
-  };
-  if (const auto* list = arg.get<List>()) return any(list->items);
-  if (const auto* tuple = arg.get<Tuple>()) return any(tuple->items);
-  if (const auto* slice = arg.get<Slice>()) return any(slice->parts);
-  return f(arg);
-}
-template <class F>
-bool any_argument(const Node& node, const F& f) {
-  return std::any_of(node.args.begin(), node.args.end(),
-                     [&](const Arg& arg) { return any_part(arg, f); }) ||
-         std::any_of(node.kwargs.begin(), node.kwargs.end(),
-                     [&](const auto& kwarg) { return any_part(kwarg.second, f); });
-}
-
-bool is_unknown(const Arg& arg) { return arg.is<SymInt>() || arg.is<Raw>() || arg.is<Dict>(); }
 bool is_absent_device(const Arg& arg) {
   const auto* device = arg.get<c10::Device>();
   return device && !has_device(*device);
@@ -74,6 +67,11 @@ class Constants {
   explicit Constants(const Model& model)
       : model_(model), graph_(model.graph()), values_(graph_.id_limit()), sharing_(model) {
     for (const Mutation& mutation : model.mutations()) mutated_.insert(mutation.target);
+    for (const Step& step : model.history())
+      if (is_approximate(step))
+        for (const Edit& edit : step.edits)
+          if (const auto* node = std::get_if<Change<Node>>(&edit); node && node->after)
+            approximated_.emplace(node->id, &step);
     for (NodeId id : graph_) values_[id.value] = read(id);
   }
 
@@ -81,11 +79,13 @@ class Constants {
   const Sharing& sharing() const { return sharing_; }
 
   // Whether it is where a constant part of the graph ends: someone reads it who is not part of it.
+  // An assertion is no reason to store a value.
   bool is_root(NodeId id) const {
     const Value& value = (*this)[id];
     if (!value.constant || !value.computes) return false;
     const auto users = graph_.users(id);
     return std::any_of(users.begin(), users.end(), [&](NodeId user) {
+      if (book::name_of_call(model_, graph_[user]) == kAssertMetadata) return false;
       return !(*this)[user].constant || (value.problem.empty() && !(*this)[user].problem.empty());
     });
   }
@@ -94,21 +94,21 @@ class Constants {
   Value read(NodeId id) const {
     const Node& node = graph_[id];
     if (const auto name = bound_state(node); !name.empty()) return read_stored(id, name);
-    if (node.op != Opcode::call_function && node.op != Opcode::call_method) return {};
-    if (any_argument(node, is_unknown)) return {};
+    if (!is_constant_call(node, [&](NodeId input) { return (*this)[input].constant; })) return {};
     Value value{.constant = true};
     const bool views = book::effect_of(model_, node).views;
     bool converts = false;
     for_each_input(node, [&](NodeId input) {
       const Value& given = (*this)[input];
-      value.constant = value.constant && given.constant;
       value.computes = value.computes || given.computes;
       if (value.problem.empty()) value.problem = given.problem;
       const TypePtr& type = graph_[input].type;
       converts = converts || (type && node.type && type->dtype != node.type->dtype);
     });
-    if (!value.constant) return {};
     value.computes = value.computes || !views || converts;
+    if (const auto it = approximated_.find(id); value.problem.empty() && it != approximated_.end())
+      value.problem = fmt::format("lossy step {} ({}) made it", it->second->id.value,
+                                  std::string_view(it->second->transformation));
     if (value.problem.empty()) value.problem = book::why_not_repeatable(model_, node);
     if (value.problem.empty() && sharing_.is_written(id))
       value.problem = "its memory may be written in place";
@@ -145,6 +145,7 @@ class Constants {
   std::vector<Value> values_;
   Sharing sharing_;
   std::unordered_set<std::string> mutated_;
+  std::unordered_map<NodeId, const Step*> approximated_;  // what lossy steps wrote
 };
 
 // ---- how large it is ---------------------------------------------------------------------------
@@ -153,33 +154,78 @@ std::size_t needed_bytes(const at::TensorBase& tensor) {
   return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
 }
 
-std::size_t bytes_of(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor().defined() ? needed_bytes(value.toTensor()) : 0;
-  std::size_t bytes = 0;
-  if (value.isTuple())
-    for (const c10::IValue& item : value.toTupleRef().elements()) bytes += bytes_of(item);
-  else if (value.isList())
-    for (const c10::IValue& item : value.toListRef()) bytes += bytes_of(item);
-  return bytes;
+// The stored tensors that a value is computed from, as far as they may be its encoding: a value of
+// floats that comes from as many int8 numbers, or was unpacked from the bits of integers.
+struct Encoded {
+  std::array<std::uint64_t, 4> elements = {};  // of the largest with elements of 1, 2, 4, 8 bytes
+  std::uint64_t integer_bits = 0;              // of the largest of integers
+  std::uint64_t unpacked_bits = 0;             // likewise, of those that bits are taken out of
+
+  void add(const Encoded& other) {
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      elements[i] = std::max(elements[i], other.elements[i]);
+    integer_bits = std::max(integer_bits, other.integer_bits);
+    unpacked_bits = std::max(unpacked_bits, other.unpacked_bits);
+  }
+};
+
+// What is known of a value before it is computed.
+struct Extent {
+  bool is_tensor = false;
+  bool is_dense = false;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::uint64_t elements = 0;  // that are stored: those of expanded dimensions once
+  Encoded from = {};
+
+  std::uint64_t bytes() const {
+    std::uint64_t product = 0;
+    return __builtin_mul_overflow(elements, c10::elementSize(dtype), &product) ? UINT64_MAX
+                                                                               : product;
+  }
+};
+
+// The elements of memory that sizes and strides need.
+std::uint64_t stored_elements(const std::vector<Dim>& sizes, const std::vector<Dim>& strides) {
+  std::uint64_t last = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i].value == 0) return 0;
+    std::uint64_t product = 0;
+    if (__builtin_mul_overflow(static_cast<std::uint64_t>(sizes[i].value - 1),
+                               static_cast<std::uint64_t>(strides[i].value), &product) ||
+        __builtin_add_overflow(last, product, &last))
+      return UINT64_MAX;
+  }
+  return last + 1;
 }
 
-template <class F>
-Arg with_ids(const Arg& arg, const F& id_of) {
-  auto all = [&](const Args& args) {
-    Args result;
-    for (const Arg& item : args) result.push_back(with_ids(item, id_of));
-    return result;
-  };
-  if (const auto* id = arg.get<NodeId>()) return id_of(*id);
-  if (const auto* list = arg.get<List>()) return List{all(list->items)};
-  if (const auto* tuple = arg.get<Tuple>()) return Tuple{all(tuple->items)};
-  if (const auto* slice = arg.get<Slice>()) return Slice{all(slice->parts)};
-  return arg;
+Extent extent_of(const TensorType& type) {
+  const auto& strides = type.strides.empty() ? contiguous_strides(type.sizes) : type.strides;
+  return {.is_tensor = true,
+          .is_dense = type.layout == c10::kStrided && !c10::isQIntType(type.dtype),
+          .dtype = type.dtype,
+          .elements = stored_elements(type.sizes, strides)};
 }
-template <class F>
-void set_ids(Node& node, const F& id_of) {
-  for (Arg& arg : node.args) arg = with_ids(arg, id_of);
-  for (auto& [name, arg] : node.kwargs) arg = with_ids(arg, id_of);
+
+Extent extent_of(const c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return tensor.defined() ? extent_of(*type_of(tensor)) : Extent{};
+  }
+  Extent all{.dtype = c10::ScalarType::Byte};  // no tensor: its parts, counted in bytes
+  auto add = [&](const c10::IValue& item) { all.elements += extent_of(item).bytes(); };
+  if (value.isTuple())
+    for (const c10::IValue& item : value.toTupleRef().elements()) add(item);
+  else if (value.isList())
+    for (const c10::IValue& item : value.toListRef()) add(item);
+  return all;
+}
+
+bool is_known(const TensorType& type) {
+  auto known = [](const std::vector<Dim>& dims) {
+    return std::all_of(dims.begin(), dims.end(),
+                       [](const Dim& dim) { return dim.known() && dim.value >= 0; });
+  };
+  return known(type.sizes) && known(type.strides);
 }
 
 void put_on_meta(const Model& model, Node& node) {
@@ -188,25 +234,6 @@ void put_on_meta(const Model& model, Node& node) {
   if (!book::Call(model, node).takes("device")) return;
   std::erase_if(node.kwargs, [](const auto& kwarg) { return kwarg.first == "device"; });
   node.kwargs.emplace_back("device", c10::Device(at::kMeta));
-}
-
-c10::IValue run_once(const Model& model, const std::vector<c10::IValue>& inputs) {
-  Executor executor(model);
-  executor.use_plans(false);
-  return executor.run(inputs);
-}
-
-// The nodes that `root` is computed by and that `known` does not have, in order; it is the last.
-template <class F>
-std::vector<NodeId> part_of(const Graph& graph, NodeId root, const F& known) {
-  std::vector<NodeId> nodes{root};
-  std::unordered_set<NodeId> seen{root};
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    for_each_input(graph[nodes[i]], [&](NodeId input) {
-      if (!known(input) && seen.insert(input).second) nodes.push_back(input);
-    });
-  std::sort(nodes.begin(), nodes.end(), [&](NodeId a, NodeId b) { return graph.precedes(a, b); });
-  return nodes;
 }
 
 // Those that nobody reads once `root` is stored: it is the first.
@@ -227,53 +254,137 @@ bool is_only_reader(const Model& model, NodeId id) {
   return model.graph().num_readers(bound_state(model.graph()[id])) == 1;
 }
 
-// The values of constants as tensors without data; each is computed once.
-class Shapes {
+bool takes_bits(std::string_view op) {
+  return op.starts_with("bitwise_") || op == "__and__" || op == "__rshift__" || op == "__lshift__";
+}
+
+// How large values of constants are: as the graph records it, so that nothing has to run. Where it
+// records nothing, tensors without data show it.
+class Extents {
  public:
-  explicit Shapes(const Model& model) : model_(model) {
-    for (StateId id : model.state()) stored_ += bytes_of(at::Tensor(model.state().tensor(id)));
+  explicit Extents(const Model& model) : model_(model) {
+    for (StateId id : model.state()) stored_ += needed_bytes(model.state().tensor(id));
   }
+
+  // The most that a value on the way may take.
+  std::uint64_t limit() const { return std::max<std::uint64_t>(kSmall, stored_); }
 
   // Throws Error where it cannot be told without running, or is out of proportion.
-  const c10::IValue& operator[](NodeId root) {
-    auto known = [&](NodeId id) { return values_.contains(id); };
-    if (known(root)) return values_.at(root);
-    for (NodeId id : part_of(model_.graph(), root, known)) {
-      c10::IValue value = compute(id);
-      if (const std::size_t bytes = bytes_of(value); bytes > std::max(kSmall, stored_))
-        throw Error(fmt::format("'{}' is larger than all tensors of the model ({:.1f} MiB)",
-                                model_.graph()[id].name, in_mebibytes(bytes)));
-      values_[id] = std::move(value);
+  const Extent& operator[](NodeId root) {
+    auto known = [&](NodeId id) { return extents_.contains(id); };
+    if (known(root)) return extents_.at(root);
+    for (NodeId id : needed_for(model_.graph(), {root}, known)) {
+      Extent extent = read(id);
+      if (extent.bytes() > limit())
+        throw Error(fmt::format("'{}' is larger than all tensors of the model ({})",
+                                std::string_view(model_.graph()[id].name),
+                                human_bytes(extent.bytes())));
+      extents_.emplace(id, extent);
     }
-    return values_.at(root);
+    return extents_.at(root);
   }
 
-  static double in_mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
  private:
-  c10::IValue compute(NodeId id) const {
-    Node node = model_.graph()[id];
-    if (const auto name = bound_state(node); !name.empty()) {
-      const at::TensorBase& tensor = model_.state().tensor(model_.state().find(name));
-      return at::empty_strided(tensor.sizes(), tensor.strides(),
-                               at::TensorOptions(tensor.scalar_type()).device(at::kMeta));
+  Extent read(NodeId id) {
+    const Node& node = model_.graph()[id];
+    if (const auto name = bound_state(node); !name.empty())
+      return read_stored(model_.state().tensor(model_.state().find(name)));
+    auto [call, executor] = compiled(node);  // throws what is refused
+    Extent extent;
+    if (node.type && is_known(*node.type)) {
+      extent = extent_of(*node.type);
+    } else if (const auto items = recorded_items(id)) {
+      extent = *items;
+    } else {
+      extent = extent_of(shape_of(id));
     }
-    put_on_meta(model_, node);
+    for_each_input(node, [&](NodeId input) { extent.from.add(extents_.at(input).from); });
+    if (takes_bits(book::name_of_call(model_, node)))
+      extent.from.unpacked_bits = std::max(extent.from.unpacked_bits, extent.from.integer_bits);
+    return extent;
+  }
+
+  static Extent read_stored(const at::TensorBase& tensor) {
+    Extent extent = extent_of(*type_of(tensor));
+    const std::size_t size = tensor.itemsize();
+    const std::size_t kind = size <= 1 ? 0 : size <= 2 ? 1 : size <= 4 ? 2 : 3;
+    extent.from.elements[kind] = extent.elements;
+    if (c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
+      extent.from.integer_bits = extent.elements * size * 8;
+    return extent;
+  }
+
+  // Of a call with several results: what the graph records of those that are taken.
+  std::optional<Extent> recorded_items(NodeId id) const {
+    Extent all{.dtype = c10::ScalarType::Byte};
+    for (NodeId user : model_.graph().users(id)) {
+      const Node& item = model_.graph()[user];
+      if (item.target != "operator.getitem" || !item.type || !is_known(*item.type)) return {};
+      all.elements += extent_of(*item.type).bytes();
+    }
+    return model_.graph().num_users(id) > 0 ? std::optional(all) : std::nullopt;
+  }
+
+  // The call alone as a model, compiled, and the inputs of it.
+  struct Compiled {
+    std::vector<NodeId> inputs;
+    Executor executor;
+  };
+  Compiled compiled(Node node) const {
     Builder builder;
-    std::vector<c10::IValue> inputs;
-    set_ids(node, [&](NodeId input) {
-      inputs.push_back(values_.at(input));
+    std::vector<NodeId> inputs;
+    map_inputs(node, [&](NodeId input) {
+      inputs.push_back(input);
       return builder.input(fmt::format("input_{}", inputs.size()));
     });
     const NodeId result = node.op == Opcode::call_method
                               ? builder.method(node.target, node.args, node.kwargs)
                               : builder.call(node.target, node.args, node.kwargs);
-    return run_once(builder.build(result), inputs);
+    return {std::move(inputs), Executor(builder.build(result))};
+  }
+
+  // The value as a tensor without data.
+  const c10::IValue& shape_of(NodeId id) {
+    if (const auto it = shapes_.find(id); it != shapes_.end()) return it->second;
+    const Node& node = model_.graph()[id];
+    c10::IValue shape;
+    if (const auto name = bound_state(node); !name.empty()) {
+      shape = without_data(*type_of(model_.state().tensor(model_.state().find(name))));
+    } else if (node.type && is_known(*node.type)) {
+      shape = without_data(*node.type);
+    } else {
+      Node on_meta = node;
+      put_on_meta(model_, on_meta);
+      auto [ids, executor] = compiled(std::move(on_meta));
+      std::vector<c10::IValue> inputs;
+      for (NodeId input : ids) inputs.push_back(shape_of(input));
+      try {
+        executor.use_plans(false);
+        shape = executor.run(inputs);
+      } catch (const Error&) {  // whose words are torch's
+        throw Error(fmt::format("the size of '{}' is known only when it runs",
+                                std::string_view(node.name)));
+      }
+    }
+    return shapes_[id] = std::move(shape);
+  }
+
+  static c10::IValue without_data(const TensorType& type) {
+    auto numbers = [](const std::vector<Dim>& dims) {
+      std::vector<std::int64_t> out;
+      for (const Dim& dim : dims) out.push_back(dim.value);
+      return out;
+    };
+    return at::empty_strided(
+        numbers(type.sizes),
+        numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides),
+        at::TensorOptions(type.dtype).device(at::kMeta));
   }
 
   const Model& model_;
-  std::size_t stored_ = 0;  // bytes of all tensors
-  std::unordered_map<NodeId, c10::IValue> values_;
+  std::uint64_t stored_ = 0;  // bytes of all tensors
+  std::unordered_map<NodeId, Extent> extents_;
+  std::unordered_map<NodeId, c10::IValue> shapes_;  // where the graph records none
 };
 
 bool is_recorded(const TensorType& type, const at::Tensor& tensor) {
@@ -283,30 +394,47 @@ bool is_recorded(const TensorType& type, const at::Tensor& tensor) {
              [](const Dim& dim, std::int64_t size) { return dim.known() && dim.value == size; });
 }
 
-std::string why_not_stored(const Model& model, NodeId root, const c10::IValue& value) {
-  if (!value.isTensor()) return "it is no tensor";
-  const at::Tensor& result = value.toTensor();
-  if (result.layout() != c10::kStrided || result.is_quantized()) return "it is not a dense tensor";
-  const TypePtr& type = model.graph()[root].type;
-  if (type && !is_recorded(*type, result)) return "it has another type than the graph records";
-  std::size_t replaced = 0;
+// Whether the value is an encoding written out: the stored tensors that it is computed from hold it
+// in fewer bytes.
+bool is_decoded(const Extent& value) {
+  const std::size_t size = c10::elementSize(c10::toRealValueType(value.dtype));
+  const std::uint64_t bits = value.from.unpacked_bits;
+  if (bits >= value.elements && bits / 8 < value.bytes()) return true;
+  for (std::size_t i = 0; i < value.from.elements.size(); ++i) {
+    const std::uint64_t elements = value.from.elements[i];
+    if ((std::size_t{1} << i) < size && elements >= value.elements &&
+        (elements << i) < value.bytes())
+      return true;
+  }
+  return false;
+}
+
+// What need not be stored any more once `root` is.
+std::uint64_t replaced_bytes(const Model& model, NodeId root) {
+  std::uint64_t bytes = 0;
   for (NodeId id : unneeded_without(model.graph(), root))
     if (const auto name = bound_state(model.graph()[id]);
         !name.empty() && is_only_reader(model, id))
-      replaced += needed_bytes(model.state().tensor(model.state().find(name)));
-  const std::size_t bytes = needed_bytes(result);
-  if (bytes <= std::max(kSmall, replaced)) return "";
-  return fmt::format("the model would become larger: {:.1f} MiB instead of {:.1f} MiB",
-                     Shapes::in_mebibytes(bytes), Shapes::in_mebibytes(replaced));
+      bytes += needed_bytes(model.state().tensor(model.state().find(name)));
+  return bytes;
 }
 
-std::string why_not(const Model& model, NodeId root, const Constants& constants, Shapes& shapes) {
+std::string why_not_stored(const Model& model, NodeId root, const Extent& value) {
+  if (!value.is_tensor) return "it is no tensor";
+  if (!value.is_dense) return "it is not a dense tensor";
+  const std::uint64_t replaced = replaced_bytes(model, root);
+  if (value.bytes() <= replaced || (value.bytes() <= kSmall && !is_decoded(value))) return "";
+  return fmt::format("the model would become larger: {} instead of {}", human_bytes(value.bytes()),
+                     human_bytes(replaced));
+}
+
+std::string why_not(const Model& model, NodeId root, const Constants& constants, Extents& extents) {
   if (const std::string& problem = constants[root].problem; !problem.empty()) return problem;
   if (constants.sharing().is_returned(root))
     return "a result of the model would share memory with the stored tensor";
   if (std::string why = why_not_across_modules(model, root, root); !why.empty()) return why;
   try {
-    return why_not_stored(model, root, shapes[root]);
+    return why_not_stored(model, root, extents[root]);
   } catch (const Error& error) {
     return fmt::format("it cannot be computed beforehand: {}", first_line(error.what()));
   }
@@ -329,31 +457,25 @@ at::Tensor on_its_own(const at::Tensor& tensor) {
   return target;
 }
 
-// The part of the model that `root` is computed by, as a model.
-Model part_alone(const Model& model, NodeId root) {
-  Model alone;
-  Editor editor(alone);
-  std::unordered_map<NodeId, NodeId> ids;
-  NodeId last;
-  for (NodeId id : part_of(model.graph(), root, [](NodeId) { return false; })) {
-    Node node = model.graph()[id];
-    node.marks.clear();
-    if (const auto name = bound_state(node); !name.empty() && !editor.state().find(name))
-      editor.add_state({std::string(name), StateKind::constant, true,
-                        tensor_of(model, {model.state().find(name), id})});
-    set_ids(node, [&](NodeId input) { return ids.at(input); });
-    last = ids[id] = editor.insert_before(NodeId{}, std::move(node));
-  }
-  editor.insert_before(
-      NodeId{}, {.op = Opcode::output, .name = "output", .target = "output", .args = {last}});
-  editor.commit_as_origin(model.source());
-  return alone;
-}
+// An operator may need more memory than its result does: sums in fp64, copies of its arguments.
+constexpr std::uint64_t kWorkspace = 16;
 
+// Throws Refused where the graph recorded something else.
 at::Tensor compute(const Model& model, NodeId root) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
-  return on_its_own(run_once(part_alone(model, root), {}).toTensor());
+  at::Tensor result;
+  try {
+    Executor executor(part_of(model, needed_for(model.graph(), {root}), {root}));
+    executor.use_plans(false);
+    const exec::AllocationLimit limit(kWorkspace * Extents(model).limit());
+    result = executor.run({}).toTupleRef().elements()[0].toTensor();
+  } catch (const Error& error) {
+    throw Refused(fmt::format("it cannot be computed: {}", first_line(error.what())));
+  }
+  if (const TypePtr& type = model.graph()[root].type; type && !is_recorded(*type, result))
+    throw Refused("it has another type than the graph records");
+  return on_its_own(result);
 }
 
 // Where torch.export would put the placeholder of a new constant; no id where tensors are read by
@@ -376,14 +498,14 @@ NodeId after_lifted(const Graph& graph, NodeId root) {
 Findings FoldConstants::find(const Model& model) const {
   Findings findings;
   const Constants constants(model);
-  std::optional<Shapes> shapes;
+  std::optional<Extents> extents;
   for (NodeId id : model.graph()) {
     if (!constants.is_root(id)) continue;
-    if (!shapes) shapes.emplace(model);
-    Site site{site_name(model.graph()[id]), unneeded_without(model.graph(), id)};
+    if (!extents) extents.emplace(model);
+    Site site{.nodes = unneeded_without(model.graph(), id)};
     std::erase_if(site.nodes,
                   [&](NodeId node) { return !bound_state(model.graph()[node]).empty(); });
-    std::string reason = why_not(model, id, constants, *shapes);
+    std::string reason = why_not(model, id, constants, *extents);
     if (reason.empty())
       findings.sites.push_back(std::move(site));
     else
@@ -398,7 +520,7 @@ void FoldConstants::apply(Editor& editor, const Site& site) const {
   const std::vector<NodeId> unneeded = unneeded_without(editor.graph(), root);
   const at::Tensor tensor = compute(editor.model(), root);
   const NodeId where = after_lifted(editor.graph(), root);
-  std::string name = where ? site_name(old) : std::string(old.name);
+  std::string name = where ? node_path(old) : std::string(old.name);
   name.insert(name.size() - old.name.size(), "folded_");
   name = editor.state().fresh_name(name);
   editor.add_state({name, StateKind::constant, true, tensor});

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   y = batch_norm(linear(x, W, b))        or  y = linear(batch_norm(x), W, b)
 // After:    y = linear(x, s * W, s * b + t)        or  y = linear(x, W * s, W t + b)
 //           s = weight / sqrt(var + eps), t = bias - mean * s, over two-dimensional activations
@@ -85,12 +87,6 @@ bool is_one_dimensional(const Model& model, const BatchNormOp& norm) {
   return rank == 2 || rank == 3;
 }
 
-Site site_of(const Model& model, const Pair& pair) {
-  const Name linear = pair.linear.path(model), norm = pair.norm.path(model);
-  return {pair.norm_first ? joined_paths({norm, linear}) : joined_paths({linear, norm}),
-          {pair.inner(), pair.outer()}};
-}
-
 // The pairs a batch norm is in: with the linear before it, and with the one after it.
 std::vector<Pair> pairs_of(const Model& model, const BatchNormOp& norm) {
   std::vector<Pair> pairs;
@@ -117,7 +113,7 @@ Findings FuseBatchNorm1dInLinear::find(const Model& model) const {
     bool found = false;
     for (const Pair& pair : pairs) {
       std::string reason = why_not(model, pair, writes, sharing);
-      Site site = site_of(model, pair);
+      Site site{.nodes = {pair.inner(), pair.outer()}};
       if (reason.empty()) {
         findings.sites.push_back(std::move(site));
         found = true;
@@ -127,7 +123,7 @@ Findings FuseBatchNorm1dInLinear::find(const Model& model) const {
     }
     if (found) continue;
     if (pairs.empty() && is_one_dimensional(model, *norm))
-      refusals.push_back({{norm->path(model), {id}},
+      refusals.push_back({{.nodes = {id}},
                           norm->problem.empty() ? "there is no linear directly before or after it"
                                                 : norm->problem});
     for (Refusal& refusal : refusals) findings.refusals.push_back(std::move(refusal));

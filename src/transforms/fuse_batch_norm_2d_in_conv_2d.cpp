@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   y = batch_norm(conv(x, W, b))          in evaluation mode
 // After:    y = conv(x, W * s, b * s + t)
 //           s = weight / sqrt(var + eps), t = bias - mean * s
@@ -85,11 +87,11 @@ Findings search(const Model& model, bool reads) {
     if (!norm) continue;
     const auto conv = norm->input ? ConvOp::match(model, norm->input) : std::nullopt;
     if (!conv && !is_two_dimensional(model, *norm)) continue;
-    Site site{norm->path(model), {id}};
+    Site site{.nodes = {id}};
     std::string reason = norm->problem;
     if (reason.empty() && !conv)
       reason = fmt::format("its input '{}' is not a convolution", model.graph()[norm->input].name);
-    if (conv) site = {joined_paths({conv->path(model), norm->path(model)}), {conv->node, id}};
+    if (conv) site.nodes = {conv->node, id};
     if (reason.empty()) reason = why_not(model, *conv, *norm, writes, sharing);
     if (reason.empty() && reads) reason = why_not_finite(model, *conv, fold(model, *conv, *norm));
     if (reason.empty())

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   y = linear(x, W, b)
 // After:    y = linear(pad(x, one column of ones), [W b])
 // Refuses:  shared, quantized, sparse or computed tensors; modules with hooks or called twice;
@@ -47,7 +49,7 @@ Findings FuseBiasInLinear::find(const Model& model) const {
   for (NodeId id : model.graph()) {
     const auto linear = LinearOp::match(model, id);
     if (!linear || (linear->problem.empty() && !linear->bias)) continue;
-    Site site{linear->path(model), {id}};
+    Site site{.nodes = {id}};
     std::string reason = why_not(model, *linear);
     if (reason.empty())
       findings.sites.push_back(std::move(site));

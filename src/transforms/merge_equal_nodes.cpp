@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   a = f(x, 2)   …   b = f(x, 2)   …
 // After:    a = f(x, 2)                     whoever reads b reads a
 // Refuses:  random numbers; functions, modules and operators that refx does not know; memory of x,
@@ -138,8 +140,8 @@ std::string why_not_equal(const Model& model, NodeId id, NodeId first, const Sha
 
 Site site_of(const Graph& graph, std::vector<NodeId> nodes) {
   std::vector<Name> names;
-  for (NodeId id : nodes) names.emplace_back(site_name(graph[id]));
-  return {joined_paths(names), std::move(nodes)};
+  for (NodeId id : nodes) names.emplace_back(node_path(graph[id]));
+  return {.name = joined_paths(names), .nodes = std::move(nodes)};
 }
 
 }  // namespace

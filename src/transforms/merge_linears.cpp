@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Before:   q = linear(x, Wq, bq)   k = linear(x, Wk)   …            two or more, one input
 // After:    m = linear(x, [Wq; Wk; …], [bq; 0; …])
 //           q = m[..., 0:nq]        k = m[..., nq:nq+nk]   …
@@ -53,16 +55,10 @@ std::string difference(const Model& model, const LinearOp& a, const LinearOp& b)
   return "";
 }
 
-Site site_of(const Model& model, const std::vector<LinearOp>& linears) {
+Site site_of(const std::vector<LinearOp>& linears) {
   Site site;
   site.nodes.reserve(linears.size());
-  std::vector<Name> paths;
-  paths.reserve(linears.size());
-  for (const LinearOp& linear : linears) {
-    paths.push_back(linear.path(model));
-    site.nodes.push_back(linear.node);
-  }
-  site.name = joined_paths(paths);
+  for (const LinearOp& linear : linears) site.nodes.push_back(linear.node);
   return site;
 }
 
@@ -101,7 +97,7 @@ void judge_group(const Model& model, std::vector<LinearOp> linears, LazyWrites& 
                  Findings& findings) {
   std::erase_if(linears, [&](const LinearOp& linear) {
     if (linear.problem.empty()) return false;
-    findings.refusals.push_back({{linear.path(model), {linear.node}}, linear.problem});
+    findings.refusals.push_back({{.nodes = {linear.node}}, linear.problem});
     return true;
   });
   if (linears.size() < 2) return;
@@ -112,10 +108,10 @@ void judge_group(const Model& model, std::vector<LinearOp> linears, LazyWrites& 
       // A later group was opened because its first did not fit into the earlier ones.
       const LinearOp& odd = &group == &groups[0] ? groups[1].linears[0] : members[0];
       findings.refusals.push_back(
-          {{members[0].path(model), {members[0].node}}, difference(model, groups[0], odd)});
+          {{.nodes = {members[0].node}}, difference(model, groups[0], odd)});
       continue;
     }
-    Site site = site_of(model, members);
+    Site site = site_of(members);
     if (!writes.between(members[0].input, members.front().node, members.back().node)) {
       findings.sites.push_back(std::move(site));
       continue;

@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/registry.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <mutex>
+#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "refx/hint.h"
@@ -11,13 +15,13 @@
 #include "refx/transforms.h"
 #include "rules/shipped.h"
 #include "util/did_you_mean.h"
-#include "util/glob.h"
 
 namespace refx {
 
 namespace {
 
-// Rules first: what they find written out is then found by the others, too.
+// Inlining comes first, since all others look for what is inside; then rules: what they find
+// written out is then found by the others, too.
 std::vector<TransformationPtr> shipped() {
   std::vector<TransformationPtr> transformations;
   for (std::string_view text : rules::shipped_texts())
@@ -27,12 +31,26 @@ std::vector<TransformationPtr> shipped() {
   transformations.push_back(std::make_shared<Class>());
 #include "refx/registry.def"
 #undef REFX_TRANSFORMATION
+  const auto inlining =
+      std::find_if(transformations.begin(), transformations.end(),
+                   [](const auto& one) { return one->name() == InlineSubgraphs().name(); });
+  std::rotate(transformations.begin(), inlining, inlining + 1);
   return transformations;
 }
 
 std::vector<TransformationPtr>& all() {
   static std::vector<TransformationPtr> transformations = shipped();
   return transformations;
+}
+
+// The places of names among them: rules of a user may be thousands.
+std::unordered_map<std::string, std::size_t>& places() {
+  static std::unordered_map<std::string, std::size_t> places = [] {
+    std::unordered_map<std::string, std::size_t> places;
+    for (std::size_t i = 0; i < all().size(); ++i) places.emplace(all()[i]->name(), i);
+    return places;
+  }();
+  return places;
 }
 
 std::mutex& changing() {
@@ -47,9 +65,8 @@ const std::vector<TransformationPtr>& registry() { return all(); }
 namespace {
 
 TransformationPtr* lookup(std::string_view name) {
-  for (auto& transformation : all())
-    if (transformation->name() == name) return &transformation;
-  return nullptr;
+  const auto found = places().find(std::string(name));
+  return found == places().end() ? nullptr : &all()[found->second];
 }
 
 TransformationPtr find(std::string_view name) {
@@ -71,6 +88,17 @@ const Transformation* lookup_transformation(std::string_view name) {
   return found ? found->get() : nullptr;
 }
 
+// What was registered since, or in its place, does not count.
+bool ships_as_exact(std::string_view name) {
+  static const std::set<std::string, std::less<>> kNames = [] {
+    std::set<std::string, std::less<>> names;
+    for (const TransformationPtr& transformation : shipped())
+      if (transformation->preserves_computation()) names.insert(transformation->name());
+    return names;
+  }();
+  return kNames.contains(name);
+}
+
 const Transformation& find_transformation(std::string_view name) { return *find(name); }
 
 std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names) {
@@ -82,28 +110,9 @@ std::vector<TransformationPtr> find_transformations(const std::vector<std::strin
     }
     const std::scoped_lock lock(changing());
     for (const TransformationPtr& transformation : registry())
-      if (transformation->preserves_computation()) found.push_back(transformation);
+      if (transformation->in_all()) found.push_back(transformation);
   }
   return found;
-}
-
-std::vector<std::string> unmatched(const std::vector<std::string>& patterns, const Model& model,
-                                   const std::vector<TransformationPtr>& transformations) {
-  if (patterns.empty()) return {};
-  std::vector<std::string> names, complaints;
-  for (const TransformationPtr& transformation : transformations) {
-    const Findings found = transformation->find(model);
-    for (const Step& step : model.history())
-      if (step.transformation == transformation->name()) names.push_back(step.site);
-    for (const Site& site : found.sites) names.push_back(site.name);
-    for (const Refusal& refusal : found.refusals) names.push_back(refusal.site.name);
-  }
-  for (const std::string& pattern : patterns)
-    if (std::none_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return glob_match(pattern, name); }))
-      complaints.push_back(
-          fmt::format("'{}' matches no site{}", pattern, did_you_mean(pattern, names)));
-  return complaints;
 }
 
 namespace {
@@ -113,10 +122,14 @@ void register_in_place_of(TransformationPtr transformation,
   if (transformation->name() == kAll)
     throw Error(fmt::format("a transformation cannot be called '{}': that means every one", kAll));
   const std::scoped_lock lock(changing());
-  TransformationPtr* other = lookup(transformation->name());
-  if (!other) return all().push_back(std::move(transformation));
+  const std::string name = transformation->name();
+  TransformationPtr* other = lookup(name);
+  if (!other) {
+    places().emplace(name, all().size());
+    return all().push_back(std::move(transformation));
+  }
   if (!gives_way(**other))
-    throw Error(fmt::format("a transformation '{}' is already registered", transformation->name()));
+    throw Error(fmt::format("a transformation '{}' is already registered", name));
   static std::vector<TransformationPtr> replaced;  // who has found one may go on with it
   replaced.push_back(std::exchange(*other, std::move(transformation)));
 }

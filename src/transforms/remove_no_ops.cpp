@@ -1,8 +1,9 @@
-// Before:   y = dropout(x)                 in eval; a copy, a conversion to the dtype it has, a
-// view
-//                                          of the shape it has, x * 1, two transpositions that undo
+// SPDX-License-Identifier: Apache-2.0
+
+// Before:   y = dropout(x)                 in eval; a copy, a conversion to its own dtype, a view
+//                                          of its own shape, x * 1, two transpositions that undo
 //                                          each other, …
-// After:    whoever reads y reads x
+// After:    the users of y read x
 // Refuses:  memory that may be written in place; a copy with other strides; a result of the model
 //           that would become an input, a stored tensor or another result, or share their memory;
 //           a value that enters or leaves a module that keeps its calls
@@ -51,18 +52,16 @@ std::string why_not(const Model& model, NodeId id, NodeId input, const Sharing& 
   return sharing.why_not(id, input, asks_for_copy(call));
 }
 
-// What led from `from` back to `to` and is not read any more.
-void erase_unread(Editor& editor, NodeId from, NodeId to) {
-  while (from != to && editor.graph().num_users(from) == 0) {
-    const Node& node = editor.graph()[from];
-    const std::string module = node.op == Opcode::call_module ? node.target : "";
+// The nodes that lead from `from` back to `to` and that only the one before them reads.
+std::vector<NodeId> chain(const Graph& graph, NodeId from, NodeId to) {
+  std::vector<NodeId> nodes;
+  while (from != to && (nodes.empty() || graph.num_users(from) == 1)) {
+    nodes.push_back(from);
     NodeId next;
-    for_each_input(node, [&](NodeId input) { next = next ? next : input; });
-    editor.erase_node(from);
-    if (!module.empty() && editor.graph().num_callers(module) == 0)
-      editor.erase_module(editor.modules().find(module));
+    for_each_input(graph[from], [&](NodeId input) { next = next ? next : input; });
     from = next;
   }
+  return nodes;
 }
 
 }  // namespace
@@ -75,7 +74,7 @@ Findings RemoveNoOps::find(const Model& model) const {
     const NodeId input = no_op_input(model, id);
     if (!input) continue;
     if (!sharing) sharing.emplace(model);
-    Site site{site_name(model.graph()[id]), {id}};
+    Site site{.nodes = chain(model.graph(), id, input)};
     std::string reason = why_not(model, id, input, *sharing);
     if (!reason.empty()) {
       findings.refusals.push_back({std::move(site), std::move(reason)});
@@ -92,7 +91,13 @@ void RemoveNoOps::apply(Editor& editor, const Site& site) const {
   for (NodeId user : editor.graph().users(id))
     editor.mark(editor.graph()[user].op == Opcode::output ? input : user, signature());
   editor.replace_uses(id, input);
-  erase_unread(editor, id, input);
+  for (NodeId unread : site.nodes) {
+    const Node& node = editor.graph()[unread];
+    const std::string module = node.op == Opcode::call_module ? node.target : "";
+    editor.erase_node(unread);
+    if (!module.empty() && editor.graph().num_callers(module) == 0)
+      editor.erase_module(editor.modules().find(module));
+  }
 }
 
 }  // namespace refx

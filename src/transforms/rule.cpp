@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/rule.h"
 
 #include <fmt/format.h>
@@ -50,8 +52,8 @@ namespace {
 
 using rules::Match;
 
-Site site_of(const Model& model, const Match& match) {
-  Site site{site_name(model.graph()[match.outputs[0]]), match.outputs};
+Site site_of(const Match& match) {
+  Site site{.nodes = match.outputs};
   site.nodes.insert(site.nodes.end(), match.inner.begin(), match.inner.end());
   return site;
 }
@@ -74,6 +76,16 @@ void keep_outermost(std::vector<Site>& sites) {
   }
   std::size_t at = 0;
   std::erase_if(sites, [&](const Site&) { return within[at++]; });
+}
+
+// A part of a site, taken for itself, need not be refused: a norm without the cast that ends it.
+void drop_inner(Findings& findings) {
+  std::unordered_set<NodeId> taken;
+  for (const Site& site : findings.sites) taken.insert(site.nodes.begin(), site.nodes.end());
+  std::erase_if(findings.refusals, [&](const Refusal& refusal) {
+    return std::all_of(refusal.site.nodes.begin(), refusal.site.nodes.end(),
+                       [&](NodeId id) { return taken.contains(id); });
+  });
 }
 
 RuleMatch as_shown(const rules::Definition& rule, const Model& model, const Match& match) {
@@ -113,7 +125,7 @@ Findings Rule::find(const Model& model) const {
   for (NodeId id : outline->calls(compiled_->roots)) {
     const auto match = compiled_->at(model, id, outline.get());
     if (!match) continue;
-    Site site = site_of(model, *match);
+    Site site = site_of(*match);
     std::string reason = why_not(compiled_->rule, model, *match, writes);
     if (reason.empty() && check_) reason = check_(as_shown(compiled_->rule, model, *match));
     if (reason.empty())
@@ -122,6 +134,7 @@ Findings Rule::find(const Model& model) const {
       findings.refusals.push_back({std::move(site), std::move(reason)});
   }
   keep_outermost(findings.sites);
+  drop_inner(findings);
   return findings;
 }
 

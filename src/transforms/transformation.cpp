@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/transformation.h"
 
 #include <c10/util/Exception.h>
@@ -5,12 +7,13 @@
 
 #include <algorithm>
 
+#include "ir/approximate.h"
 #include "ir/content.h"
 #include "refx/error.h"
 #include "refx/id_set.h"
 #include "refx/text.h"
 #include "transforms/apply.h"
-#include "util/glob.h"
+#include "transforms/subgraph_sites.h"
 
 namespace refx {
 
@@ -22,8 +25,10 @@ constexpr int kMaxRounds = 64;
 constexpr std::size_t kMaxGrowth = 2, kSmallGraph = 64;
 
 Editor::Label label(const Transformation& transformation, Name site) {
+  Kwargs parameters = transformation.parameters();
+  if (!transformation.preserves_computation()) mark_approximate(parameters);
   return {transformation.name(), transformation.signature(), std::move(site),
-          transformation.parameters()};
+          std::move(parameters)};
 }
 
 // What a step has put others in the place of is needed again only when it is reversed.
@@ -35,7 +40,10 @@ void let_go_replaced(const Step& step) {
 
 StepId apply_site(Editor& editor, const Transformation& transformation, Editor::Label what,
                   const Site& site, std::vector<Refusal>& refused) try {
-  transformation.apply(editor, site);
+  if (is_in_subgraph(editor.model(), site))
+    apply_in_subgraph(editor, transformation, site);
+  else
+    transformation.apply(editor, site);
   if (!editor.changed()) {
     editor.roll_back();
     return {};
@@ -53,6 +61,16 @@ StepId apply_site(Editor& editor, const Transformation& transformation, Editor::
 } catch (const c10::Error& error) {
   throw Error(fmt::format("{} at {}: {}", transformation.name(), site.name,
                           error.what_without_backtrace()));
+}
+
+// What was found in the graph, and what there is in its subgraphs, with names.
+Findings all_sites(const Model& model, const Transformation& transformation, Findings found) {
+  SiteNames names(model);
+  names.complete(found);
+  Findings inside = find_in_subgraphs(model, transformation, names);
+  std::ranges::move(inside.sites, std::back_inserter(found.sites));
+  std::ranges::move(inside.refusals, std::back_inserter(found.refusals));
+  return found;
 }
 
 bool lies_in(const Site& site, const IdSet<Node>& nodes) {
@@ -87,9 +105,10 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
   IdSet<Node> made;
   Editor editor(model);
   for (int round = 0;; ++round) {
-    Findings findings = transformation.find_to_apply(model);
+    Findings findings = all_sites(model, transformation, transformation.find_to_apply(model));
     std::vector<Refusal> refused;
     IdSet<Node> written;
+    // A step in a subgraph replaces it, so that its other sites are found again.
     bool any = false, again = !transformation.settles();
     for (const Site& site : findings.sites) {
       if (round == kMaxRounds || !accept(site)) continue;
@@ -113,20 +132,8 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
   }
 }
 
-bool SiteFilter::accepts(std::string_view site) const {
-  auto any = [&](const std::vector<std::string>& patterns) {
-    return std::any_of(patterns.begin(), patterns.end(),
-                       [&](const std::string& pattern) { return glob_match(pattern, site); });
-  };
-  return (only.empty() || any(only)) && !any(except);
-}
-
-Outcome apply(Model& model, const Transformation& transformation, const SiteFilter& filter) {
-  Outcome outcome;
-  outcome.refusals = apply_sites(
-      model, transformation, [&](const Site& site) { return filter.accepts(site.name); },
-      [&](const Site&, StepId id) { outcome.steps.push_back(id); });
-  return outcome;
+Findings find_sites(const Model& model, const Transformation& transformation) {
+  return all_sites(model, transformation, transformation.find(model));
 }
 
 Outcome Transformation::operator()(Model& model, Reverse direction) const {

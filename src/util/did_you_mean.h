@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // util/: helpers that belong to nobody, for the library and its faces.

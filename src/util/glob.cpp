@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "util/glob.h"
 
 namespace refx {
@@ -21,6 +23,13 @@ bool glob_match(std::string_view pattern, std::string_view text) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+bool glob_match_path(std::string_view pattern, std::string_view path) {
+  for (std::size_t end = path.size(); end != path.npos && end > 0;
+       end = path.find_last_of("./", end - 1))
+    if (glob_match(pattern, path.substr(0, end))) return true;
+  return false;
 }
 
 }  // namespace refx

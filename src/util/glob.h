@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string_view>
@@ -6,5 +7,7 @@ namespace refx {
 
 // * stands for any text, ? for one character; the rest is literal. Linear in pattern times text.
 bool glob_match(std::string_view pattern, std::string_view text);
+// The same for a path, or any path above it: "encoder.0" matches "encoder.0.query.weight".
+bool glob_match_path(std::string_view pattern, std::string_view path);
 
 }  // namespace refx

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "util/json_lines.h"
 
 #include <fcntl.h>
@@ -5,20 +7,31 @@
 #include <simdjson.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
+#include <memory>
 
 #include "refx/error.h"
+#include "util/regular_file.h"
 
 namespace refx {
 
 void read_json_lines(const std::string& path,
                      const std::function<void(const simdjson::dom::element&)>& read) {
-  std::ifstream file(path);
+  if (!std::filesystem::exists(path)) return;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(fdopen(open_regular(path), "r"),
+                                                             std::fclose);
+  if (!file) throw Error(fmt::format("{}: cannot be opened ({})", path, std::strerror(errno)));
   simdjson::dom::parser parser;
-  for (std::string line; std::getline(file, line);) {
+  char* line = nullptr;
+  std::size_t capacity = 0;
+  const std::unique_ptr<char*, void (*)(char**)> owner(&line,
+                                                       [](char** text) { std::free(*text); });
+  for (ssize_t size = 0; (size = getline(&line, &capacity, file.get())) >= 0;) {
     simdjson::dom::element element;
-    if (parser.parse(simdjson::padded_string(line)).get(element)) continue;
+    if (parser.parse(line, static_cast<std::size_t>(size)).get(element)) continue;
     try {
       if (element.is_object()) read(element);
     } catch (const simdjson::simdjson_error&) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -10,8 +11,9 @@ class element;
 
 namespace refx {
 
-// Calls `read` for every line of the file that is a JSON object; for none if there is no file. A
-// line that was cut short is passed over, as are those for which `read` throws a simdjson_error.
+// Calls `read` for every line of the file that is a JSON object; for none if there is no file.
+// Throws Error if it is not a regular file. A line that was cut short is passed over, as are those
+// for which `read` throws a simdjson_error.
 void read_json_lines(const std::string& path,
                      const std::function<void(const simdjson::dom::element&)>& read);
 

@@ -1,8 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "util/strict_json.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <vector>
 
 #include "refx/error.h"
@@ -159,6 +162,7 @@ dom::element parse_strict(dom::parser& parser, std::string_view text) {
       parser.allocate(std::max(text.size(), simdjson::SIMDJSON_PADDING), limits::kJsonDepth);
   if (!error) error = parser.parse(text.data(), text.size(), false).get(root);
   if (error == simdjson::DEPTH_ERROR) fail_deep();
+  if (error == simdjson::MEMALLOC) throw std::bad_alloc();
   if (error) throw Error(simdjson::error_message(error));
   Checker(text).value(root);
   return root;

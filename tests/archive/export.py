@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes files of torch.export.save into a folder, for export_test.cpp."""
 
 import pathlib

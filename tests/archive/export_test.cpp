@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files of the installed torch.export.save, written again from their records.
 
 #include <gtest/gtest.h>

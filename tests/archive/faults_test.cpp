@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Saving over an archive while the system fails it: killed at every system call, and every call
 // answered with an error. strace injects both into a child that was forked before it saves.
 

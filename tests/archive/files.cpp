@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "archive/files.h"
 
 #include <caffe2/serialize/inline_container.h>

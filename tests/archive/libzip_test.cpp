@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libzip is ten times slower at opening an archive, so it is not asked each time; but what it finds
 // inconsistent, we must refuse as well.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <caffe2/serialize/inline_container.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,3 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <regex>
+
 #include "cli/program.h"
 
 namespace refx::testing {
@@ -29,6 +33,9 @@ TEST_F(Program, ChecksRules) {
   EXPECT_EQ(both.code, 1);
   EXPECT_NE(both.out.find("the smallest such model:\n"), std::string::npos) << both.out;
   EXPECT_NE(both.out.find("aten.add.Tensor"), std::string::npos);
+  // The instance that fails is counted as such, not as one that was tried and not found.
+  const std::regex failed("\n *wrong +1 +0 +0 +0 +1 +fail\n");
+  EXPECT_TRUE(std::regex_search(both.out, failed)) << both.out;
   EXPECT_EQ(shell("$refx check r.refx --instances 20").out, both.out);
 
   const Result json = shell("$refx check r.refx --instances 20 --json");

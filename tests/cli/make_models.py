@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the .pt2 files that the tests of the program read, unless they are there and newer.
 
 usage: make_models.py FOLDER PROGRAM
@@ -8,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FILES = ("small.pt2", "other.pt2", "plain.pt2", "branch.pt2", "foreign.pt2")
+FILES = ("small.pt2", "other.pt2", "plain.pt2", "branch.pt2", "unknown.pt2", "results.pt2", "foreign.pt2")
 
 
 def up_to_date(folder):
@@ -55,6 +56,17 @@ def models():
             y = torch.cond(x.sum() > 0, lambda t: t.sin(), lambda t: t.cos(), (x,))
             return self.left(y) + self.right(y)
 
+    class Results(nn.Module):
+        """Calls that return nothing, one tensor, several, a list of them; subgraphs, too."""
+
+        def forward(self, x):
+            with torch.no_grad():
+                cos, sin = x.cos(), x.sin()
+            with torch.no_grad():
+                tan = x.tan()
+            first, second = x.split(2)
+            return x.to(torch.float64), x.max(-1)[0], first, cos + sin, tan
+
     def export(module, *inputs, **options):
         return torch.export.export(module.eval(), inputs, **options)
 
@@ -68,10 +80,11 @@ def models():
     yield "other.pt2", export(small, x, dynamic_shapes={"x": {0: batch}})
     yield "plain.pt2", export(nn.ReLU(), torch.randn(2))
     yield "branch.pt2", export(Branch(), torch.randn(2, 4))
+    yield "results.pt2", export(Results(), torch.randn(4, 4))
 
 
-def change_graph(path, to):
-    """Copies an archive as another program might: every record kept, one value renamed."""
+def change_graph(path, to, old, new):
+    """Copies an archive as another program might: every record kept, one word of the program another."""
     import torch
 
     reader = torch._C.PyTorchFileReader(str(path))
@@ -81,7 +94,7 @@ def change_graph(path, to):
             continue
         data = reader.get_record(name)
         if name == "models/model.json":
-            data = data.replace(b'"softmax"', b'"soft"')
+            data = data.replace(old, new)
         writer.write_record(name, data, len(data))
     writer.write_record("byteorder", b"little", 6)
     writer.write_end_of_file()
@@ -99,7 +112,9 @@ def main(folder, refx):
         fast = Path(scratch) / "fast.pt2"
         command = [refx, "apply", folder / "small.pt2", "merge-linears", "-q", "-o", fast]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        change_graph(fast, folder / "foreign.pt2")
+        change_graph(fast, folder / "foreign.pt2", b'"softmax"', b'"soft"')
+    # An operator that torch may have one day.
+    change_graph(folder / "branch.pt2", folder / "unknown.pt2", b"higher_order.cond", b"higher_order.gate")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "cli/program.h"
 
 #include <fmt/format.h>
@@ -20,12 +22,12 @@ TEST_F(Program, ListsTheTransformations) {
   EXPECT_EQ(result.err, "");
   std::size_t width = 0;
   for (const auto& t : registry()) width = std::max(width, t->name().size());
-  std::string table =
-      fmt::format("{:{}}  reversible  same results  what it does\n", "transformation", width);
+  std::string table = fmt::format("{:{}}  reversible  same results  in all  what it does\n",
+                                  "transformation", width);
   for (const auto& t : registry())
-    table +=
-        fmt::format("{:{}}  {:10}  {:12}  {}\n", t->name(), width, t->reversible() ? "yes" : "no",
-                    t->preserves_computation() ? "yes" : "no", t->summary());
+    table += fmt::format("{:{}}  {:10}  {:12}  {:6}  {}\n", t->name(), width,
+                         t->reversible() ? "yes" : "no", t->preserves_computation() ? "yes" : "no",
+                         t->in_all() ? "yes" : "no", t->summary());
   EXPECT_EQ(result.out, table);
 }
 
@@ -37,8 +39,8 @@ TEST_F(Program, ListsThemAsJson) {
   std::vector<std::string> lines;
   for (const auto& t : registry())
     lines.push_back(fmt::format(
-        R"(  {{"name": "{}", "summary": "{}", "reversible": {}, "preserves_computation": {}}})",
-        t->name(), t->summary(), t->reversible(), t->preserves_computation()));
+        R"(  {{"name": "{}", "summary": "{}", "reversible": {}, "preserves_computation": {}, "in_all": {}}})",
+        t->name(), t->summary(), t->reversible(), t->preserves_computation(), t->in_all()));
   EXPECT_EQ(result.out, fmt::format("[\n{}\n]\n", fmt::join(lines, ",\n")));
 }
 
@@ -55,7 +57,7 @@ TEST_F(Program, DemoShowsRewritingAndExactReversal) {
     2  change-true-div-to-mul-by-inverse  attention.div
     3  fuse-batch-norm-2d-in-conv-2d      stem.{conv,norm}
     4  fuse-batch-norm-1d-in-linear       head.{hidden,norm}
-    5  fuse-bias-in-linear                attention.query-key-value-merged
+    5  fuse-bias-in-linear                attention.{query,key,value}
    aten.batch_norm.default        2 -> 0
    aten.constant_pad_nd.default   0 -> 1
    aten.div.Tensor                1 -> 0
@@ -150,8 +152,8 @@ Options:
   -h,--help               Print this help and exit
   -q,--quiet              No messages but errors
   -o,--output OUT         The file to write; it may be MODEL
-  --site PATTERN          Only where the site matches (* and ?); repeatable
-  --except PATTERN        Not where the site matches; repeatable
+  --site PATTERN          Only sites whose name, module, tensor or node matches (* and ?); repeatable
+  --except PATTERN        Leave these alone: patterns as of --site; repeatable
   --dry-run               Say what would be done; write nothing
   --rules FILE            Rules of your own, see docs/rules.md; repeatable
   --json                  Print JSON
@@ -195,7 +197,7 @@ TEST_F(Program, ARuleOfYourOwnReplacesAShippedOne) {
   const std::string listed = run("list --rules own.refx").out;
   EXPECT_EQ(std::count(listed.begin(), listed.end(), '\n'),
             std::count(shipped.begin(), shipped.end(), '\n'));
-  EXPECT_TRUE(std::regex_search(listed, std::regex("\nsilu-written-out +yes +yes +mine\n")));
+  EXPECT_TRUE(std::regex_search(listed, std::regex("\nsilu-written-out +yes +yes +yes +mine\n")));
   expect_error("list --rules own.refx --rules again.refx",
                "again.refx: another rule is called 'silu-written-out', too");
   expect_error("list --rules layers.refx",
@@ -231,7 +233,7 @@ TEST_F(Program, WrongUsageGetsTheNearestNameAndExitCode2) {
       {"apply --sit", "unknown option '--sit'; did you mean '--site'?"},
       {"demo model.pt2", "'demo' takes no 'model.pt2'; see `refx demo --help`"},
       {"inspect", "'inspect' needs MODEL; see `refx inspect --help`"},
-      {"inspect a.pt2 b.pt2", "'inspect' takes no 'b.pt2'; see `refx inspect --help`"},
+      {"log a.pt2 b.pt2", "'log' takes no 'b.pt2'; see `refx log --help`"},
       {"diff a b c", "'diff' takes no 'c'; see `refx diff --help`"},
       {"apply m.pt2", "'apply' needs TRANSFORMATION; see `refx apply --help`"},
       {"apply m.pt2 all -o", "--output needs a value; see `refx apply --help`"},

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/builder.h"
 
 #include <ATen/ops/ones.h>
@@ -101,7 +103,11 @@ TEST(Builder, KeepsMutationsAndRunsThem) {
   const auto outputs = tensors_in(model.forward({at::ones({1})}));
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].item<float>(), 2);
-  EXPECT_EQ(counter.item<float>(), 1);
+  EXPECT_EQ(counter.item<float>(), 0);  // state belongs to the runs
+  Executor executor(model);
+  for (int i = 0; i < 2; ++i) executor.run({at::ones({1})});
+  ASSERT_EQ(executor.state().size(), 1u);
+  EXPECT_EQ(executor.state()[0].second.item<float>(), 2);
 }
 
 TEST(Builder, SaysWhatIsWrong) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/ops/ones.h>
 
 #include "kit.h"
@@ -36,6 +38,21 @@ TEST(Editor, TakesEverythingBackWithoutCommit) {
   f.expect_unchanged();
   EXPECT_FALSE(f.model.state().name_taken("extra"));
   EXPECT_FALSE(f.model.graph().name_taken("tanh"));
+}
+
+TEST(Editor, SetsKeywordArguments) {
+  Fixture f;
+  {
+    Editor editor(f.model);
+    editor.set_kwarg(f.node("z"), "scale", f.node("y"));
+    editor.set_kwarg(f.node("z"), "mode", "fast");
+    EXPECT_EQ(f.model.graph().num_uses(f.node("y")), 2u);
+    editor.set_kwarg(f.node("z"), "scale", 2);
+    EXPECT_EQ(f.model.graph().num_uses(f.node("y")), 1u);
+    EXPECT_EQ(f.model.graph()[f.node("z")].kwargs, (Kwargs{{"scale", 2}, {"mode", "fast"}}));
+    EXPECT_NE(error_of([&] { editor.set_kwarg(f.node("z"), "scale", NodeId(99)); }), "no error");
+  }
+  f.expect_unchanged();
 }
 
 TEST(Editor, NamesTheUsersOfANodeThatCannotBeErased) {

@@ -1,6 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The aten dialect against eager LibTorch, bit for bit.
 
 #include "exec/same.h"
+#include "io/fake_source.h"
 
 namespace refx::testing {
 namespace {
@@ -237,6 +240,77 @@ TEST_F(Aten, RuntimeDependentShapes) {
     at::Tensor x = at::randn({20});
     EXPECT_TRUE(same(model.forward({x}).toTensor(), at::exp(-x.masked_select(x > 0))));
   }
+}
+
+// ---- grouped matrix products: transformers' without transformers, aten's in float64
+// --------------
+
+constexpr const char* kFallback = "transformers.grouped_mm_fallback.default";
+
+Model grouped(const std::string& target, const at::Tensor& weight) {
+  Builder b;
+  const NodeId x = b.input("x"), ends = b.input("ends");
+  return b.build(b.call(target, {x, b.parameter("w", weight), ends}));
+}
+
+at::Tensor expected(const at::Tensor& x, const at::Tensor& w, const std::vector<int>& ends) {
+  at::Tensor y = at::zeros({x.size(0), w.size(2)}, x.options());
+  for (int i = 0, start = 0; i < static_cast<int>(ends.size()); start = ends[i++])
+    y.slice(0, start, ends[i]).copy_(at::mm(x.slice(0, start, ends[i]), w[i]));
+  return y;
+}
+
+TEST(GroupedMm, RunsInEveryTypeWithoutTransformers) {
+  for (at::ScalarType dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const at::Tensor& plain : {at::randn({3, 7, 5}), at::randn({3, 5, 7}).transpose(1, 2)}) {
+      const at::Tensor x = at::randn({10, 7}).to(dtype), w = plain.to(dtype);
+      // An expert without rows, and rows after the last group.
+      for (const std::vector<int>& ends :
+           {std::vector<int>{3, 3, 10}, std::vector<int>{0, 4, 8}, std::vector<int>{0, 0, 0}}) {
+        for (at::ScalarType integer : {at::kInt, at::kLong}) {
+          Model model = grouped(kFallback, w);
+          expect_same(model, {x, at::tensor(ends).to(integer)}, expected(x, w, ends));
+        }
+      }
+    }
+  }
+}
+
+TEST(GroupedMm, OfAtenRunsInFloat64Too) {
+  for (at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({10, 8}).to(dtype), w = at::randn({3, 8, 16}).to(dtype);
+    Model model = grouped("aten._grouped_mm.default", w);
+    expect_same(model, {x, at::tensor({3, 3, 10}, at::kInt)}, expected(x, w, {3, 3, 10}));
+  }
+}
+
+TEST(GroupedMm, TakesNoOffsetsOnTrust) {
+  const at::Tensor x = at::randn({10, 7});
+  Executor executor(grouped(kFallback, at::randn({3, 7, 5})));
+  for (const std::vector<int>& ends :
+       {std::vector<int>{3, 2, 10}, std::vector<int>{3, 3, 11}, std::vector<int>{-1, 3, 10}})
+    expect_error([&] { executor.run({x, at::tensor(ends)}); }, {"grouped matrix product ends at"});
+  for (const at::Tensor& ends : {at::tensor({3, 10}), at::tensor({3.F, 4.F, 10.F})})
+    expect_error([&] { executor.run({x, ends}); }, {"a grouped matrix product wants"});
+  expect_error(
+      [&] {
+        executor.run({at::randn({10, 6}), at::tensor({3, 3, 10})});
+      },
+      {"a grouped matrix product wants"});
+}
+
+// refx computes it itself: nothing of the library runs. Its other operators are still refused.
+TEST(GroupedMm, NeedsNoPermission) {
+  const auto from_file = [](const char* target) {
+    Model model = grouped(target, at::randn({3, 8, 16}));
+    Editor editor(model);
+    editor.commit_as_origin(std::make_shared<FakeSource>());
+    return model;
+  };
+  const Model model = from_file(kFallback);
+  EXPECT_TRUE(refused_ops(model).empty());
+  Executor(model).run({at::randn({10, 8}), at::tensor({3, 3, 10})});
+  EXPECT_EQ(refused_ops(from_file("transformers.grouped_mm_fallback_backward.default")).size(), 1u);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every refusal of the executor names the node and says what to do.
 
 #include "exec/same.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every layer of the executor's registry against torch::nn's own, bit for bit.
 
 #include "refx/layers.h"
@@ -287,17 +289,21 @@ TEST(Layers, EveryKnownOneIsAmongTheCases) {
 // Runs both for a few steps and compares results and statistics.
 void check_training(nn::BatchNorm2d ours, nn::BatchNorm2d theirs, Kwargs parameters) {
   torch::NoGradGuard no_grad;
-  Model model = one_layer("BatchNorm2d", std::move(parameters), ours.get(), true);
+  Executor executor(one_layer("BatchNorm2d", std::move(parameters), ours.get(), true));
+  const at::Tensor mean = ours->running_mean.clone();
   theirs->train();
   for (int i = 0; i < 5; ++i) {
     at::Tensor x = torch::randn({2, 4, 3, 3});
-    EXPECT_TRUE(same(model.forward({x}).toTensor(), theirs->forward(x)));
-    auto a = ours->named_buffers(), b = theirs->named_buffers();
-    for (const auto& buffer : a) EXPECT_TRUE(same(buffer.value(), b[buffer.key()])) << buffer.key();
+    EXPECT_TRUE(same(executor.run({x}).toTensor(), theirs->forward(x)));
+    auto b = theirs->named_buffers();
+    ASSERT_EQ(executor.state().size(), b.size());
+    for (const auto& [name, tensor] : executor.state())
+      EXPECT_TRUE(same(tensor, b[name.substr(name.find('.') + 1)])) << name;
   }
+  EXPECT_TRUE(same(ours->running_mean, mean));  // the module that the model shares tensors with
 }
 
-TEST(Layers, BatchNormInTrainingUpdatesItsStatistics) {
+TEST(Layers, BatchNormInTrainingUpdatesTheStatisticsOfItsExecutor) {
   check_training(nn::BatchNorm2d(4), nn::BatchNorm2d(4), {});
   nn::BatchNorm2dOptions half = nn::BatchNorm2dOptions(4).momentum(0.5);
   check_training(nn::BatchNorm2d(half), nn::BatchNorm2d(half), {{"momentum", 0.5}});

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a run returns and what it writes back.
 
 #include "exec/same.h"
@@ -45,7 +47,13 @@ TEST(Outputs, OfAModelThatReturnsItsState) {
   }
 }
 
-TEST(Mutations, AreWrittenIntoTheBufferAndNotReturned) {
+at::Tensor state_of(Executor& executor, const std::string& name) {
+  for (const auto& [own, tensor] : executor.state())
+    if (own == name) return tensor;
+  return {};
+}
+
+TEST(Mutations, AreWrittenIntoTheExecutorsBufferAndNotReturned) {
   at::Tensor count = at::zeros({2});
   Builder b;
   NodeId x = b.input("x");
@@ -54,13 +62,15 @@ TEST(Mutations, AreWrittenIntoTheBufferAndNotReturned) {
   NodeId y = b.call("aten.mul.Tensor", {next, 10});
   Model model = b.build(Tuple{{next, y}}, {{0, "total"}});
   auto version = count._version();
+  Executor executor(model);
   for (int i = 1; i <= 5; ++i) {
-    const auto result = model.forward({at::ones({2})});
+    const auto result = executor.run({at::ones({2})});
     ASSERT_EQ(result.toTupleRef().size(), 1u);
     EXPECT_TRUE(same(result.toTupleRef().elements()[0].toTensor(), at::full({2}, 10.0f * i)));
-    EXPECT_TRUE(same(count, at::full({2}, static_cast<float>(i))));
+    EXPECT_TRUE(same(state_of(executor, "total"), at::full({2}, static_cast<float>(i))));
   }
-  EXPECT_EQ(count._version(), version + 5);
+  EXPECT_TRUE(same(count, at::zeros({2})));
+  EXPECT_EQ(count._version(), version);
 }
 
 TEST(Mutations, OfAnInputAreWrittenIntoTheCallersTensor) {
@@ -76,19 +86,93 @@ TEST(Mutations, OfAnInputAreWrittenIntoTheCallersTensor) {
   }
 }
 
-TEST(InPlaceWrites, IntoStateCountAsChanges) {
-  at::Tensor steps = at::zeros({1}, at::kLong);
+// Returns x + steps, where each run adds one to steps.
+Model counting(const at::Tensor& steps) {
   Builder b;
   NodeId x = b.input("x");
   NodeId counter = b.buffer("steps", steps);
   b.call("aten.add_.Tensor", {counter, 1});
-  Model model = b.build(b.call("aten.add.Tensor", {x, counter}));
+  NodeId sum = b.call("aten.add.Tensor", {x, counter});
+  return b.build(b.call("aten.mul.Tensor", {sum, 1.0}));
+}
+float next_count(Model& model) { return model.forward({at::zeros({1})}).toTensor().item<float>(); }
+
+TEST(State, BelongsToRunsAndNotToTheModel) {
+  at::Tensor steps = at::zeros({1}, at::kLong);
+  Model model = counting(steps);
   auto version = steps._version();
+  for (int i = 1; i <= 4; ++i) EXPECT_EQ(next_count(model), i);
+  EXPECT_EQ(steps.item<std::int64_t>(), 0);
+  EXPECT_EQ(steps._version(), version);
+}
+
+TEST(State, OfACopyIsItsOwn) {
+  Model model = counting(at::zeros({1}, at::kLong));
+  EXPECT_EQ(next_count(model), 1);
+  Model copy = model, other;
+  other = model;
+  EXPECT_EQ(next_count(model), 2);
+  EXPECT_EQ(next_count(copy), 1);
+  EXPECT_EQ(next_count(other), 1);
+  EXPECT_EQ(next_count(model), 3);
+  Model moved = std::move(model);
+  EXPECT_EQ(next_count(moved), 4);
+}
+
+TEST(State, IsReadSetAndResetByTheExecutor) {
+  const Model model = counting(at::full({1}, 5, at::kLong));
+  Executor executor(model);
+  const auto next = [&] { return executor.run({at::zeros({1})}).toTensor().item<float>(); };
+  EXPECT_EQ(state_of(executor, "steps").item<std::int64_t>(), 5);
+  for (int i = 6; i <= 10; ++i) EXPECT_EQ(next(), i);  // the later ones by a plan
+  EXPECT_TRUE(executor.last_run_was_planned());
+  EXPECT_EQ(state_of(executor, "steps").item<std::int64_t>(), 10);
+  executor.reset_state();
+  EXPECT_EQ(next(), 6);
+  EXPECT_TRUE(executor.last_run_was_planned());
+  state_of(executor, "steps").fill_(100);
+  EXPECT_EQ(next(), 101);
+  Executor other(model);
+  EXPECT_EQ(other.run({at::zeros({1})}).toTensor().item<float>(), 6);
+}
+
+TEST(State, ThatIsNotWrittenIsShared) {
+  const at::Tensor w = at::randn({3}), steps = at::zeros({1}, at::kLong);
+  Builder b;
+  NodeId x = b.input("x");
+  NodeId counter = b.buffer("steps", steps);
+  b.call("aten.add_.Tensor", {counter, 1});
+  Executor executor(b.build(Tuple{{b.parameter("w", w), b.call("aten.add.Tensor", {x, counter})}}));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(executor.run({at::zeros({1})}).toTupleRef().elements()[0].toTensor().is_same(w));
+  ASSERT_EQ(executor.state().size(), 1u);
+}
+
+TEST(State, ThatIsAddedInPlaceIsNotWritten) {
+  Builder b;
+  const NodeId x = b.input("x");
+  const NodeId sum = b.call("aten.add.Tensor", {x, 1});
+  const NodeId once = b.call("aten.add_.Tensor", {sum, b.buffer("a", at::ones({2}))});
+  const NodeId twice = b.call("aten.add_.Tensor", {once, b.buffer("b", at::ones({2}))});
+  const Model model = b.build(twice);
+  Executor executor(model);
+  EXPECT_TRUE(at::equal(executor.run({at::ones({2})}).toTensor(), at::full({2}, 4)));
+  EXPECT_TRUE(executor.state().empty());
+}
+
+TEST(State, ThatSharesMemoryWithWhatIsWrittenFollowsIt) {
+  const at::Tensor whole = at::zeros({4});
+  Builder b;
+  b.input("x");
+  NodeId all = b.buffer("all", whole);
+  NodeId half = b.buffer("half", whole.narrow(0, 2, 2));
+  b.call("aten.add_.Tensor", {all, 1});
+  Executor executor(b.build(b.call("aten.mul.Tensor", {half, 10})));
   for (int i = 1; i <= 4; ++i)
-    EXPECT_TRUE(
-        same(model.forward({at::zeros({1})}).toTensor(), at::full({1}, static_cast<float>(i))));
-  EXPECT_EQ(steps.item<std::int64_t>(), 4);
-  EXPECT_EQ(steps._version(), version + 4);
+    EXPECT_TRUE(same(executor.run({at::zeros({1})}).toTensor(), at::full({2}, 10.0f * i)));
+  EXPECT_TRUE(same(whole, at::zeros({4})));
+  executor.reset_state();
+  EXPECT_TRUE(same(executor.run({at::zeros({1})}).toTensor(), at::full({2}, 10.0f)));
 }
 
 TEST(Forward, FollowsChangesOfTheModel) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Planned runs: the bits of plain ones, whatever happens between two runs.
 
 #include <random>
@@ -37,6 +39,21 @@ TEST_F(Plan, StartsWithTheThirdRunOfOneShape) {
   for (bool planned : {false, false, true, true}) {
     EXPECT_TRUE(same(executor.run({x}).toTensor(), eager(x, w1, b1, w2)));
     EXPECT_EQ(executor.last_run_was_planned(), planned);
+  }
+}
+
+TEST_F(Plan, TakesRmsNormApart) {
+  for (at::ScalarType dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (bool weighted : {true, false}) {
+      const at::Tensor w = at::randn({8}).to(dtype), x = at::randn({2, 5, 8}).to(dtype);
+      Builder b;
+      const NodeId h = b.call("aten.neg.default", {b.input("x")});
+      const Arg weight = weighted ? Arg(b.parameter("w", w)) : Arg(None{});
+      const NodeId n = b.call("aten.rms_norm.default", {h, List{{8}}, weight, 1e-6});
+      Model model = b.build(b.call("aten.neg.default", {n}));
+      const auto scale = weighted ? std::optional(w) : std::nullopt;
+      expect_same(model, {x}, at::neg(at::rms_norm(at::neg(x), {8}, scale, 1e-6)));
+    }
   }
 }
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The module dialect's functions and methods against eager LibTorch, bit for bit.
 
 #include "exec/same.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What is installed beside the library works: program, pkg-config, manual page, completion.
 # usage: installed.sh PREFIX CXX [FLAG...]
 set -euo pipefail
@@ -11,6 +12,13 @@ fail() { echo "installed: $*" >&2; exit 1; }
 
 [[ $(command -v refx) == "$prefix/bin/refx" ]] || fail "no program"
 [[ $(refx --version) == "refx $(pkg-config --modversion refx) "* ]] || fail "another version than pkg-config's"
+
+# A copy of what is installed needs LibTorch and no library that the build needed.
+cp -a "$prefix" "$work/copy"
+[[ $("$work/copy/bin/refx" --version) == "$(refx --version)" ]] || fail "a copy does not run"
+outside=$(ldd "$(find "$work/copy" -name 'librefx.so.*' -print -quit)" |
+  sed -n 's/.*=> \([^ ]*\) .*/\1/p' | grep -E 'simdjson|xxhash|deflate' | grep -vF "$work/copy/" || true)
+[[ -z $outside ]] || fail "librefx loads $outside"
 
 # shellcheck disable=SC2046
 eval "\"$cxx\" $* tests/install_consumer/main.cpp -o \"$work/consumer\" $(pkg-config --cflags --libs refx)"

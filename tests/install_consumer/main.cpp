@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A project outside refx: the installed headers and library are all it sees.
 #include <ATen/ops/ones.h>
 #include <refx/refx.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/inputs.h"
 
 #include <ATen/ATen.h>
@@ -16,11 +18,11 @@ namespace {
 using c10::IValue;
 using namespace testing;
 
-using Values = std::vector<IValue>;
+using ValueList = std::vector<IValue>;
 
 at::Tensor x() { return at::ones({2, 4}); }
-IValue tuple(Values items) { return c10::ivalue::Tuple::create(std::move(items)); }
-IValue list(Values items) {
+IValue tuple(ValueList items) { return c10::ivalue::Tuple::create(std::move(items)); }
+IValue list(ValueList items) {
   c10::impl::GenericList list(c10::AnyType::get());
   for (IValue& item : items) list.push_back(item);
   return list;
@@ -68,10 +70,53 @@ TEST(FlattenInputs, WithoutASpecTakesATupleAsItIs) {
 TEST(FlattenInputs, TakesInputsByName) {
   const Model model = parse(kTwoInputs);
   const at::Tensor mask = at::zeros({2, 4});
-  const Values flat = flatten_inputs(model, dict({{"mask", mask}, {"x", x()}}));
+  const ValueList flat = flatten_inputs(model, dict({{"mask", mask}, {"x", x()}}));
   EXPECT_TRUE(flat[1].toTensor().is_same(mask));
-  const Values mixed = flatten_inputs(model, tuple({tuple({x()}), dict({{"mask", mask}})}));
+  const ValueList mixed = flatten_inputs(model, tuple({tuple({x()}), dict({{"mask", mask}})}));
   EXPECT_TRUE(mixed[1].toTensor().is_same(mask));
+}
+
+// A model that takes an object of a class that only Python has, with that context.
+Model taking(const std::string& context, const std::vector<std::string>& children) {
+  FakeSource source;
+  source.in = versioned(
+      tuple_spec({tuple_spec({spec("lib.Cache", context, children)}), dict_spec({}, {})}));
+  return from_source(R"(graph():
+    %c_0 : f32[1] [num_users=1] = placeholder[target=c_0]
+    %c_1 : f32[1] [num_users=0] = placeholder[target=c_1]
+    %c_2 : f32[1] [num_users=0] = placeholder[target=c_2]
+    %c_3 : f32[1] [num_users=0] = placeholder[target=c_3]
+    return c_0)",
+                     std::move(source));
+}
+
+std::string numbers(const ValueList& flat) {
+  std::string text;
+  for (const IValue& value : flat) text += std::to_string(value.toTensor().item<int>());
+  return text;
+}
+
+// As a pickle has it: by its attributes.
+IValue cache() {
+  auto number = [](float n) { return IValue(at::full({1}, n)); };
+  auto layer = [&](float n) {
+    return dict({{"keys", number(n)}, {"values", number(n + 1)}, {"length", 3}});
+  };
+  return dict({{"layers", list({layer(1), layer(3)})}, {"offloading", false}, {"more", IValue()}});
+}
+
+TEST(FlattenInputs, TakesTheTensorsOfAnObjectInOrder) {
+  const Model model = taking(R"("{\"_t\": \"obj\"}")", {kLeaf, kLeaf, kLeaf, kLeaf});
+  EXPECT_EQ(numbers(flatten_inputs(model, tuple({tuple({cache()}), dict({})}))), "1234");
+}
+
+TEST(FlattenInputs, TakesACacheOfTransformers) {
+  const std::string two = spec("builtins.list", "\"null\"", {kLeaf, kLeaf});
+  const Model model = taking(R"("[[\"key_cache\", \"value_cache\"], [null, null]]")", {two, two});
+  EXPECT_EQ(numbers(flatten_inputs(model, tuple({tuple({cache()}), dict({})}))), "1324");
+  EXPECT_NE(complaint(model, tuple({tuple({dict({{"layers", list({})}})}), dict({})}))
+                .find("should be a list of 2"),
+            std::string::npos);
 }
 
 TEST(FlattenInputs, TakesOneBareTensor) {
@@ -99,7 +144,7 @@ TEST(FlattenInputs, SaysWhatIsOfTheWrongKind) {
   EXPECT_EQ(complaint(model, tuple({x(), 3})),
             "input 'mask' should be a tensor, f32[2, 4], not an int");
   EXPECT_EQ(complaint(model, tuple({x(), at::ones({2, 5})})),
-            "input 'mask' should be f32[2, 4], not f32[2, 5]");
+            "input 'mask', dimension 1 is 5, not 4: it should be f32[2, 4], not f32[2, 5]");
   EXPECT_EQ(complaint(model, tuple({x(), at::ones({2, 4}, at::kDouble)})),
             "input 'mask' should be f32[2, 4], not f64[2, 4]");
 }
@@ -108,7 +153,7 @@ TEST(FlattenInputs, FollowsTheNestingOfTheSpec) {
   const Model model = nested();
   const at::Tensor a = at::zeros({2}), b = at::zeros({2, 4}), mask = at::ones({2});
   const IValue d = dict({{"a", a}, {"b", list({b})}});
-  const Values flat =
+  const ValueList flat =
       flatten_inputs(model, tuple({tuple({x(), d}), dict({{"k", 2}, {"mask", mask}})}));
   ASSERT_EQ(flat.size(), 5u);
   EXPECT_TRUE(flat[1].toTensor().is_same(b));
@@ -116,7 +161,7 @@ TEST(FlattenInputs, FollowsTheNestingOfTheSpec) {
   EXPECT_TRUE(flat[3].toTensor().is_same(mask));
   EXPECT_EQ(flat[4].toInt(), 2);
   // By the names of placeholders too; a constant that the graph does not read may be left out.
-  const Values named =
+  const ValueList named =
       flatten_inputs(model, dict({{"x", x()}, {"d_b_0", b}, {"d_a", a}, {"mask", mask}}));
   EXPECT_TRUE(named[1].toTensor().is_same(b));
   EXPECT_TRUE(named[4].isNone());
@@ -163,7 +208,7 @@ TEST(FlattenInputs, TakesTimeInProportion) {
   source.in = versioned(
       tuple_spec({tuple_spec({tuple_spec(std::vector(kLeaves, kLeaf))}), dict_spec({}, {})}));
   const Model model = from_source(graph + "    return None", std::move(source));
-  const IValue inputs = tuple({tuple(Values(kLeaves, at::zeros({})))});
+  const IValue inputs = tuple({tuple(ValueList(kLeaves, at::zeros({})))});
   const std::clock_t start = std::clock();
   EXPECT_EQ(flatten_inputs(model, inputs).size(), kLeaves);
   EXPECT_LT(std::clock() - start, CLOCKS_PER_SEC);
@@ -178,12 +223,12 @@ TEST(NestOutput, RefusesKeysThatCollideInTorchsTable) {
   FakeSource source;
   source.out = versioned(spec("builtins.dict", "[" + keys + "]", std::vector(40, kLeaf)));
   const Model model = from_source(kTwoInputs, std::move(source));
-  EXPECT_NE(error_of([&] { nest_output(model, tuple(Values(40))); }).find("keys that collide"),
+  EXPECT_NE(error_of([&] { nest_output(model, tuple(ValueList(40))); }).find("keys that collide"),
             std::string::npos);
 }
 
 TEST(Leaves, HaveOnlySoMuchTextInTheirPaths) {
-  const IValue items = list(Values(1000));
+  const IValue items = list(ValueList(1000));
   EXPECT_EQ(leaves(dict({{std::string(1000, 'k'), items}})).size(), 1000u);
   EXPECT_NE(error_of([&] {
               leaves(dict({{std::string(100'000, 'k'), items}}));
@@ -255,8 +300,8 @@ TEST(TreeSpec, DefaultAndOrderedDictsHaveTheirKeys) {
 TEST(GeneratedInputs, AreTheSameForASeedAndLeaveTheGlobalGeneratorAlone) {
   const Model model = parse(kTwoInputs);
   const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
-  const Values a = generated_inputs(model, 1), b = generated_inputs(model, 1),
-               c = generated_inputs(model, 2);
+  const ValueList a = generated_inputs(model, 1), b = generated_inputs(model, 1),
+                  c = generated_inputs(model, 2);
   EXPECT_TRUE(at::equal(at::detail::getDefaultCPUGenerator().get_state(), before));
   EXPECT_TRUE(at::equal(a[0].toTensor(), b[0].toTensor()));
   EXPECT_FALSE(at::equal(a[0].toTensor(), c[0].toTensor()));
@@ -317,7 +362,7 @@ TEST(GeneratedInputs, AreLikeTheSamples) {
     %weights : f32[4, 8] [num_users=1] = placeholder[target=weights]
     return (x, positions, kinds, weights))",
                                   std::move(source));
-  const Values values = generated_inputs(model, 0);
+  const ValueList values = generated_inputs(model, 0);
   EXPECT_NEAR(values[0].toTensor().mean().item<double>(), 100, 5);
   EXPECT_NEAR(values[0].toTensor().std().item<double>(), 10, 3);
   EXPECT_TRUE(at::equal(values[1].toTensor(), at::arange(8).expand({4, 8})));
@@ -339,7 +384,7 @@ TEST(GeneratedInputs, SymbolsHaveOneValueInsideTheirRange) {
                                   std::move(source));
   EXPECT_TRUE(has_symbolic_inputs(model));
   for (int variation : {0, 1, 2}) {
-    const Values values = generated_inputs(model, 0, variation);
+    const ValueList values = generated_inputs(model, 0, variation);
     const std::int64_t s0 = values[0].toTensor().size(0);
     EXPECT_GE(s0, 2);
     EXPECT_LE(s0, 4);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "io/pickle.h"
 
 #include <ATen/ATen.h>
@@ -74,6 +76,30 @@ TEST(Pickle, KeepsWhatAnOrderedDictHolds) {
   const IValue value =
       read(name("collections", "OrderedDict") + ")R(" + text("a") + number(1) + "u.");
   EXPECT_EQ(value.toGenericDict().at("a").toInt(), 1);
+}
+
+// Nothing of the class is run: what it holds is what the pickle says.
+TEST(Pickle, ReadsObjectsByTheirAttributes) {
+  const std::string layer = name("lib", "Layer") + ")\x81}(" + text("keys") + tensor(0, 2, 1) +
+                            text("kind") + name("lib", "Layer") + "ub";
+  const IValue value =
+      read(name("lib", "Cache") + ")\x81}" + text("layers") + "](" + layer + layer + "esb.");
+  const IValue first = value.toGenericDict().at("layers").toListRef()[0];
+  EXPECT_EQ(first.toGenericDict().at("keys").toTensor().numel(), 2);
+  EXPECT_TRUE(first.toGenericDict().at("kind").isNone());
+  const IValue pair = read(name("lib", "Pair") + number(1) + number(2) + "\x86\x81.");
+  EXPECT_EQ(pair.toTupleRef().elements()[1].toInt(), 2);
+}
+
+TEST(Pickle, RefusesObjectsWithoutPlainAttributes) {
+  EXPECT_EQ(refusal(name("lib", "Cache") + ")\x81" + number(1) + "b."), "it holds a 'lib.Cache'");
+  EXPECT_NE(
+      refusal(name("lib", "Cache") + ")\x81}" + number(1) + number(2) + "sb.").find("no name"),
+      std::string::npos);
+  EXPECT_NE(refusal(number(1) + ")\x81.").find("not a class"), std::string::npos);
+  EXPECT_NE(refusal("]}b.").find("has none"), std::string::npos);
+  EXPECT_EQ(refusal(name("lib", "Cache") + ")\x81q\0}"s + text("me") + "h\0sb."s),
+            "it holds a container that contains itself");
 }
 
 TEST(Pickle, NamesTheClassThatItRefuses) {

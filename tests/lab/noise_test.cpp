@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/verify/noise.h"
 
 #include <ATen/ATen.h>
@@ -13,8 +15,8 @@ using namespace testing;
 
 // A mask in floating point, a value that rounds, a view of it, and what is decided by it.
 constexpr const char* kText = R"(graph():
-    %x : f32[2, 4] [num_users=2] = placeholder[target=x]
-    %mask : f32[4] [num_users=1] = placeholder[target=mask]
+    %x : [num_users=2] = placeholder[target=x]
+    %mask : [num_users=1] = placeholder[target=mask]
     %off : [num_users=1] = call_function[target=aten.rsub.Scalar](args = (%mask, 1.0), kwargs = {})
     %y : [num_users=3] = call_function[target=aten.mul.Tensor](args = (%x, 0.1), kwargs = {})
     %view : [num_users=1] = call_function[target=aten.view.default](args = (%y, [8]), kwargs = {})
@@ -24,7 +26,7 @@ constexpr const char* kText = R"(graph():
     return (off, view, best, floor, exp_))";
 
 struct Noisy {
-  Model model = parse(kText);
+  Executor executor{parse(kText)};
   std::vector<IValue> inputs;
   Trace trace;
   std::vector<at::Tensor> exact;
@@ -33,14 +35,14 @@ struct Noisy {
       : inputs{x.to(at::kDouble), at::tensor({1.0, 0.0, 1.0, 1.0}, at::kDouble)} {
     const std::vector<IValue> narrow = {x, inputs[1].toTensor().to(at::kFloat)};
     DtypeRecorder dtypes(trace);
-    exec::run_watched(model, narrow, dtypes);
+    exec::run_watched(executor, narrow, dtypes);
     DecisionRecorder decisions(trace);
-    exact = tensors_in(exec::run_watched(model, inputs, decisions));
+    exact = tensors_in(exec::run_watched(executor, inputs, decisions));
   }
   std::vector<at::Tensor> run(const RoundingNoise::Options& options,
                               std::set<std::string>* flipped = nullptr) {
     RoundingNoise noise(trace, options);
-    std::vector<at::Tensor> out = tensors_in(exec::run_watched(model, inputs, noise));
+    std::vector<at::Tensor> out = tensors_in(exec::run_watched(executor, inputs, noise));
     if (flipped) *flipped = noise.flipped();
     return out;
   }
@@ -88,7 +90,7 @@ TEST(Noise, HoldsDecisionsAndNamesThoseThatItWouldTurn) {
 TEST(Planted, ChangesWhatANodeGivesByThatPart) {
   Noisy noisy(at::randn({2, 4}));
   Planted planted({"off"}, 0.25, 1);
-  const auto out = tensors_in(exec::run_watched(noisy.model, noisy.inputs, planted));
+  const auto out = tensors_in(exec::run_watched(noisy.executor, noisy.inputs, planted));
   EXPECT_TRUE(at::equal((out[0] - noisy.exact[0]).abs(), noisy.exact[0] * 0.25));
   EXPECT_TRUE(at::equal(out[4], noisy.exact[4]));
 }

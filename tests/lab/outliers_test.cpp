@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random transformers in which a few linears do not bear int8: they are found.
 
 #include <ATen/ATen.h>
@@ -94,7 +96,7 @@ class Transformer {
     const NodeId w = b_.parameter(path + ".weight", weight);
     const NodeId b = b_.parameter(path + ".bias", bias);
     const NodeId node = call("aten.linear.default", {x, w, b}, out);
-    linears_.emplace_back(node, weight);
+    linears_.emplace_back(path, weight);
     return node;
   }
 
@@ -126,16 +128,16 @@ class Transformer {
   void plant() {
     std::shuffle(linears_.begin(), linears_.end(), random_);
     linears_.resize(static_cast<std::size_t>(pick(1, 3)));
-    for (const auto& [node, weight] : linears_) {
+    for (const auto& [path, weight] : linears_) {
       weight.select(1, 0).fill_(pick(150, 1000) * weight.abs().max().item<double>());
-      planted.insert(model_->graph()[node].name);
+      planted.insert(path);
     }
   }
 
   std::mt19937 random_;
   Builder b_;
   std::int64_t batch_ = 0, rows_ = 0, width_ = 0, hidden_ = 0;
-  std::vector<std::pair<NodeId, at::Tensor>> linears_;  // with their weights
+  std::vector<std::pair<std::string, at::Tensor>> linears_;  // with their weights
   std::optional<Model> model_;
 };
 

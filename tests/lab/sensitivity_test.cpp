@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/sensitivity.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +19,7 @@ namespace {
 
 using namespace testing;
 
-constexpr const char* kThree = R"(
+constexpr const char* kLayers = R"(
 input x : f32[5, 16]
 parameter c.weight : f32[8, 24]
 parameter a.weight : f32[24, 16]
@@ -30,7 +32,7 @@ d : f32[5, 24] = aten.div.Tensor(%b, 3.0)
 c : f32[5, 8] = aten.linear.default(%d, %p_c_weight)
 return c)";
 
-Model three() { return parse_filled(long_text(kThree)); }
+Model three() { return parse_filled(long_text(kLayers)); }
 
 void quantize(Model& model, const char* site) {
   apply(model, find_transformation("store-linear-int8"), {.only = {site}});

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Linears, convolutions and batch norms in every spelling, as the views of operators see them.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Nodes that hand a value on unchanged, in every spelling, and those that only look like it.
 
 #include <ATen/ATen.h>

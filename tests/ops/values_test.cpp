@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Names, divisions, effects and what is known of values, in every spelling.
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Histories that nobody but an attacker writes: each is an Error that says what is wrong with it,
 // or a history like any other, which can be reversed and saved.
 
@@ -13,6 +15,7 @@
 #include "mutate_json.h"
 #include "refx/detach.h"
 #include "refx/original.h"
+#include "refx/verify.h"
 
 namespace refx::testing {
 namespace {
@@ -71,6 +74,16 @@ Json& edit(Json& history, std::size_t step, std::size_t number) {
 TEST(CraftedHistory, WhatIsNotChangedLoads) {
   Copies copies;
   EXPECT_EQ(load(copies.with(copies.history())).history().size(), 5u);
+}
+
+TEST(CraftedHistory, TheOriginalHasNoHistory) {
+  for (const char* name : {"refx/history.json", "refx/original/models/model.json", "refx/x"})
+    expect_refusal(
+        [&](Json& h) {
+          h["records"].items.push_back(h["records"][0]);
+          h["records"].items.back()["name"].text = name;
+        },
+        std::string("'") + name + "' is a record of a history, not of an original");
 }
 
 TEST(CraftedHistory, TheNextStepComesAfterAllOthers) {
@@ -258,7 +271,8 @@ void expect_log(const std::vector<StepLabel>& log, const Model& model) {
   for (const StepLabel& label : log) {
     EXPECT_EQ(label.id, step->id);
     EXPECT_EQ(label.transformation, step->transformation);
-    EXPECT_EQ(label.site, (step++)->site);
+    EXPECT_EQ(label.site, step->site);
+    EXPECT_EQ(label.marked_lossy, is_marked_lossy(*step++));
   }
 }
 
@@ -272,6 +286,15 @@ TEST(CraftedHistory, TheLogIsReadWithoutTheStepsThatItNames) {
     expect_log(*log, load(path));
   }
   Json history = whole;
+  for (const char* value : {"true", "false", "\"tanh\""}) {
+    history["steps"][3]["parameters"]["approximate"] = Json::scalar(value);
+    const std::string path = copies.with(history);
+    const auto log = read_log(path);
+    ASSERT_TRUE(log);
+    EXPECT_EQ((*log)[3].marked_lossy, std::string_view(value) == "true");
+    expect_log(*log, load(path));
+  }
+  history = whole;
   history["steps"][3]["edits"] = Json::scalar("7");
   std::string path = copies.with(history);
   EXPECT_EQ(read_log(path).value().size(), 5u);

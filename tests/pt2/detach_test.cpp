@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Originals that leave a model and come back. The whole, over files of torch and of strangers, is
 // in tests/python/test_detach.py.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files that were made to mislead: what refx and torch would read differently, and what would
 // crash.
 
@@ -144,6 +146,18 @@ TEST_F(Hostile, TensorsOfOneRecordHaveOneType) {
   const auto second = config.find("\"dtype\": ", config.find("\"dtype\": ") + 1);
   config.replace(second, 9, "\"dtype\": 6, \"was\": ");
   expect_refused("record 'data/weights/weight_0' has tensors of two dtypes");
+}
+
+TEST_F(Hostile, AListOfTensorsIsNoTensor) {
+  for (const std::string_view config : {kWeightsConfig, kConstantsConfig}) {
+    take(small_);
+    const std::string name(config.substr(config.rfind('/') + 1));
+    replace(record(config), "{\"config\": {",
+            "{\"config\": {\"more\": {\"path_name\": \"" + name +
+                "\", \"is_param\": false, \"use_pickle\": true, \"tensor_meta\": null}" +
+                (config == kWeightsConfig ? ", " : ""));
+    expect_refused("record '" + std::string(config) + "' lists the tensors and holds none");
+  }
 }
 
 TEST_F(Hostile, ArgumentsGoToTheirNames) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files that an earlier refx wrote (tests/data): they open, show their steps, and go back.
 
 #include <ATen/ops/equal.h>
@@ -155,7 +157,11 @@ TEST(OldFiles, CoverEveryTransformation) {
   std::string logs;
   for (const std::string& name : rewritten_files()) logs += read_file(kFolder / (name + ".log"));
   for (const auto& transformation : registry()) {
-    if (dynamic_cast<const Rule*>(transformation.get())) continue;  // younger than these files
+    // Younger than these files.
+    if (dynamic_cast<const Rule*>(transformation.get()) ||
+        dynamic_cast<const InlineSubgraphs*>(transformation.get()) ||
+        dynamic_cast<const StoreLinearTransposed*>(transformation.get()))
+      continue;
     EXPECT_NE(logs.find(transformation->name()), std::string::npos) << transformation->name();
   }
 }

@@ -1,8 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files that torch wrote (in REFX_MODELS, see tests/cli/make_models.py): read, written, damaged.
 
 #include "refx/pt2.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,7 +16,10 @@
 
 #include "archive/archive.h"
 #include "archive/files.h"
+#include "book/schemas.h"
 #include "cli/program.h"
+#include "graph_json/check_graph_text.h"
+#include "json_tree.h"
 #include "kit.h"
 #include "property.h"
 #include "pt2/small_file.h"
@@ -186,6 +193,97 @@ TEST_F(Pt2, AModelMadeInMemoryCannotBeSaved) {
             "only a model that was loaded from a .pt2 file can be saved as one; "
             "export it with torch.export.save and load that");
   EXPECT_FALSE(fs::exists(file("no.pt2")));
+}
+
+// ---- results of calls --------------------------------------------------------------------------
+
+// What a call gives, by the targets of the file's calls.
+std::multimap<std::string, std::string> results_in(const std::string& file) {
+  std::multimap<std::string, std::string> results;
+  const auto archive = Archive::open(file);
+  Json program = Json::parse(std::string(archive->read(archive->at("models/model.json"))));
+  for (Json& node : program["graph_module"]["graph"]["nodes"].items)
+    results.emplace(node["target"].text,
+                    node["outputs"].print() + " " + node["is_hop_single_tensor_return"].print());
+  return results;
+}
+
+TEST_F(Pt2, ACallWithAnotherArgumentKeepsItsResults) {
+  fs::copy_file(fs::path(std::getenv("REFX_MODELS")) / "results.pt2", file("results.pt2"));
+  Model model = load(file("results.pt2"));
+  {
+    Editor editor(model);
+    const NodeId x = editor.graph().find("x");
+    Node copy{.name = "copy", .target = "aten.clone.default", .type = editor.graph()[x].type};
+    copy.args = {x};
+    const NodeId id = editor.insert_after(x, std::move(copy));
+    editor.replace_uses(x, id);
+    editor.set_arg(id, 0, x);
+    // A result that nobody reads is still one.
+    for (NodeId item : std::vector<NodeId>(editor.graph().begin(), editor.graph().end()))
+      if (editor.graph()[item].target == "operator.getitem" && editor.graph().num_users(item) == 0)
+        editor.erase_node(item);
+    editor.commit({"copy", "copy", "x", {}});
+  }
+  save(model, file("copied.pt2"));
+  auto results = results_in(file("copied.pt2"));
+  EXPECT_EQ(results.erase("torch.ops.aten.clone.default"), 1u);
+  EXPECT_EQ(results, results_in(file("results.pt2")));
+  EXPECT_EQ(content(load(file("copied.pt2"))), content(model));
+}
+
+// The text of a call with these outputs.
+std::string call_with(const std::string& outputs) {
+  return fmt::format(
+      R"({{"target": "f", "inputs": [{{"name": "x", "arg": {{"as_tensor": {{"name": "x"}}}}, )"
+      R"("kind": 1}}, {{"name": "", "arg": {{"as_graph": {{"name": "g", "graph": )"
+      R"({{"inputs": [{{"as_tensor": {{"name": "inner"}}}}]}}}}}}, "kind": 1}}], "outputs": [{}]}})",
+      outputs);
+}
+
+std::string what_is_wrong(const std::string& op, const std::string& outputs) {
+  const auto* schema = book::find_schema(book::parse_target(op));
+  EXPECT_TRUE(schema) << op;
+  try {
+    GraphTextCheck().call(call_with(outputs), schema);
+    return "";
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+}
+
+TEST(ProgramText, OutputsAreThoseOfTheSchema) {
+  const std::string y = R"({"as_tensor": {"name": "y"}})", z = R"({"as_tensor": {"name": "z"}})";
+  const std::string list = R"({"as_tensors": [{"name": "y"}, {"name": "z"}]})";
+  const std::string n = R"({"as_sym_int": {"as_name": "n"}})", none = R"({"as_none": true})";
+  const std::string wrong = "a call of 'f' is written wrong: ";
+  const std::string assertion = "aten._assert_tensor_metadata.default";
+  EXPECT_EQ(what_is_wrong(assertion, ""), "");
+  EXPECT_EQ(what_is_wrong(assertion, y), wrong + "it has 1 outputs, and its schema 0");
+  EXPECT_EQ(what_is_wrong("aten.relu.default", y), "");
+  EXPECT_EQ(what_is_wrong("aten.relu.default", ""), wrong + "it has 0 outputs, and its schema 1");
+  EXPECT_EQ(what_is_wrong("aten.relu.default", n),
+            wrong + "output 0 is written as 'as_sym_int', and its type is Tensor");
+  EXPECT_EQ(what_is_wrong("aten.max.dim", y + ", " + z), "");
+  EXPECT_EQ(what_is_wrong("aten.max.dim", y + ", " + none), "");
+  EXPECT_EQ(what_is_wrong("aten.max.dim", list), wrong + "it has 1 outputs, and its schema 2");
+  EXPECT_EQ(what_is_wrong("aten.max.dim", y + ", " + y),
+            wrong + "its output 'y' is also one of 'f'");
+  EXPECT_EQ(what_is_wrong("aten.split.Tensor", list), "");
+  EXPECT_EQ(what_is_wrong("aten.split.Tensor", y),
+            wrong + "output 0 is written as 'as_tensor', and its type is Tensor[]");
+  EXPECT_EQ(what_is_wrong("aten.sym_size.int", n), "");
+  EXPECT_EQ(what_is_wrong("aten.sym_size.int", y),
+            wrong + "output 0 is written as 'as_tensor', and its type is SymInt");
+}
+
+TEST(ProgramText, ValuesThatATextNames) {
+  GraphTextCheck check;
+  check.call(call_with(R"({"as_tensors": [{"name": "y"}]}, {"as_sym_int": {"as_name": "n"}})"),
+             nullptr);
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(Values(check.values().begin(), check.values().end()),
+            (Values{{"n", "sym_int"}, {"x", "tensor"}, {"y", "tensor"}}));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-#include "pt2/symbols.h"
+// SPDX-License-Identifier: Apache-2.0
+
+#include "graph_json/symbols.h"
 
 #include <gtest/gtest.h>
 

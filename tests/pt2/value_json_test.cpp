@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "pt2/value_json.h"
 
 #include <fmt/format.h>
@@ -6,7 +8,7 @@
 #include <clocale>
 #include <limits>
 
-#include "pt2/json.h"
+#include "graph_json/json.h"
 #include "refx/error.h"
 
 namespace refx {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading and rewriting `.pt2` archives record by record."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program under test (REFX_PROGRAM), and files made with it.
 
 Exporting models and starting programs is what costs time here. So two processes export while two
@@ -18,6 +19,7 @@ import pytest
 import torch
 
 import models
+import torch_oracle
 
 HERE = pathlib.Path(__file__).parent
 PROGRAM = os.environ.get("REFX_PROGRAM")
@@ -54,7 +56,10 @@ class Result:
 
 
 class Program:
-    """Runs refx. Whatever it is given, it never dies of a signal and never calls itself faulty."""
+    """Runs refx. Whatever it is given, it never dies of a signal and never calls itself faulty. Torch judges the model
+    that it wrote; `attempt` leaves that to the test."""
+
+    judged_by_torch = True  # what it writes is loaded and run in this process
 
     def __call__(self, *args, code=0):
         result = self.attempt(*args)
@@ -62,6 +67,8 @@ class Program:
         assert result.code != 3, f"a fault of refx: {result}"
         if code is not None:
             assert result.code == code, str(result)
+        if result.code == 0 and self.judged_by_torch:
+            torch_oracle.check_written(PROGRAM, args)
         return result
 
     def attempt(self, *args):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models of transformers with random weights, attention written out, exported as its users export them.
 
     python tests/python/hub.py FOLDER [NAME...]
@@ -6,6 +7,7 @@
 import contextlib
 import pathlib
 import sys
+import tempfile
 import warnings
 
 import torch
@@ -147,4 +149,7 @@ def export(name):
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     for wanted in sys.argv[2:] or MODELS:
-        torch.export.save(export(wanted), pathlib.Path(sys.argv[1]) / f"{wanted}.pt2")
+        path = pathlib.Path(sys.argv[1]) / f"{wanted}.pt2"
+        with tempfile.TemporaryDirectory(dir=sys.argv[1]) as folder:  # the file is whole as soon as it is there
+            torch.export.save(export(wanted), pathlib.Path(folder) / path.name)
+            (pathlib.Path(folder) / path.name).rename(path)

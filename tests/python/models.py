@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small models that cover what torch.export can say, each with inputs and what refx should find in it.
 
 `python models.py FOLDER NAME...` exports models to FOLDER/NAME.pt2.
@@ -287,6 +288,40 @@ class Gpt(nn.Module):
 def gpt():
     dims = {0: Dim("batch", max=16), 1: Dim("length", min=2, max=31)}
     return Example(Gpt(), (ids(2, 9),), dynamic_shapes=(dims,), more=[((ids(4, 31),), {}), ((ids(1, 2),), {})])
+
+
+class Rotary(nn.Module):
+    """A decoder whose positions are angles: tables of cosines and sines, and a mask, that depend on no input. The
+    frequencies are used for a time, too, which is an input."""
+
+    def __init__(self, size=32, heads=4, vocabulary=50):
+        super().__init__()
+        self.heads, self.head = heads, size // heads
+        self.words = nn.Embedding(vocabulary, size)
+        self.q, self.k, self.v = (nn.Linear(size, size, bias=False) for _ in range(3))
+        self.o = nn.Linear(size, vocabulary, bias=False)
+        self.register_buffer("inv_freq", 10000.0 ** (-torch.arange(0, self.head, 2) / self.head), persistent=False)
+
+    def rotated(self, x, cos, sin):
+        x = x.view(x.size(0), x.size(1), self.heads, self.head).transpose(1, 2)
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat([-second, first], -1) * sin
+
+    def forward(self, tokens, time):
+        n = tokens.size(1)
+        positions = torch.arange(n, dtype=self.inv_freq.dtype)[None, None, :]
+        angles = (self.inv_freq[None, :, None] @ positions).transpose(1, 2)
+        cos, sin = (f(torch.cat([angles, angles], -1)).unsqueeze(1) for f in (torch.cos, torch.sin))
+        mask = torch.full((n, n), torch.finfo(torch.float32).min, dtype=self.inv_freq.dtype).triu(1)
+        x = self.words(tokens) + torch.sin(time[:, None] * self.inv_freq).repeat(1, 2 * self.heads)[:, None]
+        v = self.v(x).view(x.size(0), n, self.heads, self.head).transpose(1, 2)
+        out = F.scaled_dot_product_attention(self.rotated(self.q(x), cos, sin), self.rotated(self.k(x), cos, sin), v, mask)
+        return self.o(out.transpose(1, 2).flatten(2))
+
+
+@model(merge=1)
+def rotary():
+    return Example(Rotary(), (ids(2, 24), torch.rand(2)), more=[((ids(2, 24), torch.rand(2)), {})])
 
 
 class T5(nn.Module):
@@ -1079,7 +1114,7 @@ class Cond(nn.Module):
         return y + v
 
 
-@model(merge=1, bias=None, div=None, runs=False)
+@model(merge=1, bias=None, div=None, smooth=False)
 def cond():
     return Example(Cond(), (torch.randn(3, 6),), more=[((torch.randn(3, 6) + 5,), {}), ((torch.randn(3, 6) - 5,), {})])
 
@@ -1096,9 +1131,80 @@ class While(nn.Module):
         return y + v, i
 
 
-@model(merge=1, bias=3, div=1, runs=False)
+@model(merge=1, bias=3, div=1)
 def while_loop():
     return Example(While(), (torch.randn(3, 6), torch.tensor(4)), more=[((torch.randn(3, 6), torch.tensor(0)), {})])
+
+
+class Asserted(nn.Module):
+    """Conversions, each behind an assertion, which returns nothing; as in models of transformers 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = ParallelLinears(6, out=(6, 6, 6))
+        self.register_buffer("frequencies", torch.rand(3), persistent=False)
+
+    def forward(self, x, positions):
+        x = x.to(x.dtype).to(x.dtype)  # no-ops: the second assertion reads the first
+        table = torch.arange(6).to(x.dtype) * 2.0  # folded
+        angles = self.frequencies[None, :, None].to(x.dtype).expand(1, -1, 1) @ positions[:, None, :].to(x.dtype)
+        y = x.relu().to(torch.float64) + x.relu().to(torch.float64)  # equal nodes
+        q, k, v = self.layers(y.to(x.dtype))
+        torch._assert_async((x < 100).all())
+        return q + k, v, table.to(torch.float64) + y, angles.cos()
+
+
+@model(merge=1, bias=3, div=1)
+def asserted():
+    return Example(Asserted(), (torch.randn(3, 6), torch.arange(4)[None]))
+
+
+class WithoutGradients(nn.Module):
+    """A subgraph with two results, as rotary embeddings under torch.no_grad(), and one with one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = ParallelLinears(6, out=(6, 6, 6))
+
+    @torch.no_grad()
+    def embedding(self, x, y):
+        x = x.to(y.dtype) + y
+        return x.cos(), x.sin()
+
+    def forward(self, x):
+        x = x.to(x.dtype)
+        q, k, v = self.layers(x)
+        cos, sin = self.embedding(x, x.relu())
+        with torch.no_grad():
+            scale = torch.exp(x.relu())
+        return q * cos + k * sin + v * scale
+
+
+@model(merge=1, bias=3, div=1, runs=False)  # asserts dtypes in a subgraph, which the tests cannot widen
+def without_gradients():
+    return Example(WithoutGradients(), (torch.randn(3, 6),))
+
+
+class UnusedResults(nn.Module):
+    """Calls of which some results are not used, and whose arguments change."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = ParallelLinears(6, out=(6, 6, 6))
+        self.norm = nn.GroupNorm(2, 6)
+
+    def forward(self, x):
+        x = x.to(x.dtype)
+        q, k, v = self.layers(x)
+        values = x.max(dim=-1)[0]
+        part = x.split(2, dim=1)[1]
+        normed = torch.ops.aten.native_group_norm(x[:, :, None], self.norm.weight, self.norm.bias, 3, 6, 1, 2, 1e-5)[0]
+        return q + k, v, values, part, normed
+
+
+@model(merge=1, bias=3, div=1)
+def unused_results():
+    return Example(UnusedResults(), (torch.randn(3, 6),))
 
 
 # ---- symbolic sizes ---------------------------------------------------------------------------

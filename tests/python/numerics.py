@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether two forms of a model compute the same: judged by an fp64 run of the original module."""
 
 import copy

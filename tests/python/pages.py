@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Markdown as our documentation uses it: code blocks, links, headings; and output as a page shows it."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the cells of a notebook in one namespace, and shows what they end in as Jupyter does.
 
 usage: run_notebook.py NOTEBOOK

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that someone writes into while refx has them open."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Damaged files: exit code 2 and a message that says where, or the same result as from the good file."""
 
 import concurrent.futures

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files without their originals: `refx detach`, and `--base`, which brings them back."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """README.md and docs/: what they show is run and does what they say, and links lead somewhere.
 
 A page is run from top to bottom in a folder of its own, in which the models of `files` are; its Python blocks are one

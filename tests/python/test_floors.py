@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every include points down: the order of floors stands in CONTRIBUTING.md, and is read there."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages that are written by the program are what it says today."""
 
 import os

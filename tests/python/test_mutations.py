@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether `refx verify` notices what is wrong, and only that.
 
 Wrongs are planted into exported and into rewritten programs, and judged, by torch alone (wrongs.py): one that moves
@@ -151,6 +152,38 @@ def test_planted_wrongs_are_noticed(made, refx, tally, tmp_path):
         for counter in (counts, tally.kinds[case.wrong.kind]):
             counter.update(["planted", "noticed" if said == FAIL else said])
     assert not missed, f"{len(missed)} of {len(cases)}:\n" + "\n".join(missed)
+
+
+@pytest.fixture(scope="module")
+def folded(exported, refx, tmp_path_factory):
+    """The decoder with its tables stored, and as it was."""
+    path = tmp_path_factory.mktemp("folded") / "rotary.pt2"
+    original = exported("rotary")
+    refx("apply", original, "fold-constants", "-o", path)
+    return path, original
+
+
+def test_folded_tables_pass(folded, refx):
+    """They are what the original computes in every run, bit for bit."""
+    path, _ = folded
+    said = refx("verify", path, "--per-step", "--power", "--json").json()
+    assert said["verdict"] == PASS and not said["warnings"]
+    assert all(output["in_fp64"]["error"] == 0 for inputs in said["sets"] for output in inputs["outputs"])
+
+
+def test_wrong_tables_are_noticed(folded, refx, tmp_path):
+    path, original = folded
+    planted = []
+    for program in load(path), load(original):
+        for wrong in wrongs.wrongs(program):
+            if wrong.kind in ("wrong table", "wrong frequencies"):
+                planted.append((wrong, tmp_path / f"{len(planted)}.pt2"))
+                with wrong.planted():
+                    torch.export.save(program, planted[-1][1])
+    assert len(planted) == 3 + 3 + 1 + 2  # of cosines, of sines, swapped; frequencies in both programs
+    for wrong, file in planted:
+        result = refx("verify", file, "--against", original, "--json", code=None)
+        assert verdict(result) == FAIL, f"{wrong}\n{result}"
 
 
 def test_right_rewrites_pass(made, refx, tally, tmp_path):

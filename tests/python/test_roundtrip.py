@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`.pt2` in and out, with torch as the judge."""
 
 import copy
@@ -65,7 +66,8 @@ def check_interface(program, original):
 
 
 def modules(site):
-    """The modules of a site: "layer.{q,k}" -> layer.q, layer.k."""
+    """The modules of a site: "layer.{q,k}" -> layer.q, layer.k. In a subgraph: "cond/true_graph_0/layer"."""
+    site = site.rpartition("/")[2]
     head, brace, rest = site.partition("{")
     return [head + part for part in rest.rstrip("}").split(",")] if brace else [site]
 
@@ -73,6 +75,9 @@ def modules(site):
 def check_state(program, original, touched):
     """The tensors of modules that no step touched are the old ones, under the old names, in the old order."""
     before, after = original.state_dict, program.state_dict
+    if touched is not None:  # the sites of a layer that is called twice are named after the calls: layer.conv2d_1
+        owners = {key.rpartition(".")[0] for key in before}
+        touched = {m if m in owners else m.rpartition(".")[0] for m in touched}
     kept = [k for k in before if k in after]
     assert [k for k in after if k in before] == kept
     for key in before:
@@ -216,7 +221,7 @@ def test_steps_reversed_in_random_order(refx, exported, tmp_path, seed):
     original = exported("everything")
     order = random.Random(seed)
     path = tmp_path / "0.pt2"
-    refx("apply", original, "all", "-o", path)
+    refx("apply", original, "all", BIAS, "-o", path)
     steps = refx.log(path)
     assert {s["transformation"] for s in steps} >= set(TRANSFORMATIONS)
     for i in range(1, 40):
@@ -287,9 +292,9 @@ def test_applying_twice_changes_nothing_more(refx, exported, tmp_path):
 def test_a_second_transformation_on_a_written_file(refx, exported, tmp_path):
     original = exported("everything")
     at_once, path = tmp_path / "at_once.pt2", tmp_path / "m.pt2"
-    refx("apply", original, "all", "-o", at_once)
+    refx("apply", original, "all", BIAS, "-o", at_once)
     shutil.copy(original, path)
-    for transformation in (CONV, NORM, MERGE, DIV, BIAS):  # the order of `all`
+    for transformation in (CONV, NORM, MERGE, DIV, BIAS):  # the order of `all`, and what it leaves out
         refx("apply", path, transformation, "-o", path)
         check_program("everything", original, path, f"up to {transformation}")
     steps = [(s["transformation"], s["site"]) for s in refx.log(path)]
@@ -406,9 +411,9 @@ def test_other_inputs(refx, exported, tmp_path):
 
 
 def test_what_needs_python_is_refused(refx, exported, tmp_path):
-    for name, word in (("custom_operator", "refx_tests"), ("cond", "cond"), ("while_loop", "while_loop")):
-        for command in (["run", exported(name), "-o", tmp_path / "out.pt"], ["verify", exported(name)]):
-            assert word in refx(*command, code=2).err
+    path = exported("custom_operator")
+    for command in (["run", path, "-o", tmp_path / "out.pt"], ["verify", path]):
+        assert "refx_tests" in refx(*command, code=2).err
     assert not (tmp_path / "out.pt").exists()
 
 
@@ -494,7 +499,8 @@ class Trap:
         return open, (str(self.path), "w")
 
 
-def test_no_pickle_is_run(refx, exported, tmp_path):
+def test_no_pickle_is_run(refx, exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(refx), "judged_by_torch", False)  # torch runs it
     sprung = tmp_path / "sprung"
     buffer = io.BytesIO()
     torch.save(((Trap(sprung),), {}), buffer)

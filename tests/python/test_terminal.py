@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names come from files that strangers made: none of them may act on the terminal that shows it."""
 
 import json
@@ -73,7 +74,7 @@ RUNS = {
     "inspect": ["{a}", "{b}", "{b} --graph", "{a} --rules {good}"],
     "log": ["{a}", "{b}"],
     "diff": ["{b}", "{a} {b}", "{a} {a}"],
-    "apply": ["{a} all -o {o}", "{a} merge-linears --dry-run", "{b} all --except nothing --dry-run",
+    "apply": ["{a} all -o {o}", "{a} merge-linears --dry-run", "{b} all --except nothing{e} --dry-run",
               "{a} merge-linears --site a{e} --dry-run", "{a} none{e} --dry-run"],
     "reverse": ["{b} --all -o {o}", "{b} 1 -o {o}", "{b} 1 --refuse -o {o}", "{b} a{e} -o {o}", "{b}"],
     "detach": ["{b} -o {o}", "{a} -o {o}"],

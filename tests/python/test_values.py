@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What refx reads and writes as torch.save does, with torch itself as the judge."""
 
 import collections

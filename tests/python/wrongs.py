@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrongs to plant into an exported program, with torch alone, and how far they move its results.
 
 `wrongs(program)` lists them. While `with wrong.planted():` lasts, the program has the wrong; then it is as before.
@@ -219,6 +220,44 @@ def mask_dropped(p):
             yield str(node), call(with_arg(node, 3, None))
 
 
+def tables(p):
+    """Names of the tensors that numbers of the same shape are multiplied by, element by element: cosines and sines."""
+    for key in p.weights():
+        readers = [*p.used[key].users]
+        while any(n.target in (aten.unsqueeze.default, aten.expand.default) for n in readers):
+            readers = [*itertools.chain.from_iterable(n.users for n in readers)]
+        if p.tensor(key).shape[-2] > 1 and readers and all(n.target is aten.mul.Tensor for n in readers):
+            yield key
+
+
+def changed_rows(table, kind):
+    """The table with its rows one further; or one row twice; or one element off by a thousandth."""
+    if kind == "rolled":
+        return table.roll(1, -2)
+    if kind == "off by one row":
+        return torch.cat([table[..., 1:, :], table[..., -1:, :]], -2)
+    new = table.detach().clone().contiguous()
+    new.view(-1)[new.abs().argmax()] *= 1.001
+    return new
+
+
+def wrong_table(p):
+    keys = [*tables(p)]
+    for key in keys:
+        for kind in ("rolled", "off by one row", "one element"):
+            yield f"{key} {kind}", p.set(key, changed_rows(p.tensor(key), kind))
+    for a, b in itertools.combinations(keys, 2):
+        x, y = p.tensor(a), p.tensor(b)
+        if x.shape == y.shape and p.values(a) is p.values(b):
+            yield f"{a} and {b}", lambda a=a, b=b, x=x, y=y: other_state(p.values(a), {a: y, b: x})
+
+
+def wrong_frequencies(p):
+    for key in p.weights(1):
+        if key.endswith("inv_freq"):
+            yield key, p.set(key, p.tensor(key) * 1.0001)
+
+
 KINDS = {
     "weight x 1.1": lambda p: scaled(p, 1.1),
     "weight x 1.01": lambda p: scaled(p, 1.01),
@@ -233,6 +272,8 @@ KINDS = {
     "wrong constant": wrong_constant,
     "head zeroed": head_zeroed,
     "mask dropped": mask_dropped,
+    "wrong table": wrong_table,
+    "wrong frequencies": wrong_frequencies,
 }
 
 

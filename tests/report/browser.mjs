@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Opens pages in Chromium as a user does, from the disk.
 //
 // usage: node browser.mjs WEB PAGES PROGRAM MODELS
@@ -8,7 +10,7 @@
 
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
-import {existsSync, mkdtempSync, rmSync} from 'node:fs';
+import {existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
@@ -39,15 +41,15 @@ const browser = await chromium.launchPersistentContext(join(scratch, 'profile'),
 browser.setDefaultTimeout(120_000);
 
 // A page that may complain about nothing and ask for nothing but its own file and its own worker.
-const open = async (file) => {
+const open = async (file, part = '') => {
   const page = await browser.newPage();
-  const url = pathToFileURL(file).href;
+  const url = pathToFileURL(file).href + part;
   const trouble = [];
   page.on('console', (message) => trouble.push(`console ${message.type()}: ${message.text()}`));
   page.on('pageerror', (error) => trouble.push(`error: ${error.message}`));
   page.on('dialog', (dialog) => trouble.push(`dialog: ${dialog.message()}`));
   page.on('request', (request) => {
-    if (request.url() !== url && !request.url().startsWith('blob:'))
+    if (request.url() !== pathToFileURL(file).href && !request.url().startsWith('blob:'))
       trouble.push(`request: ${request.url()}`);
   });
   await page.goto(url);
@@ -109,12 +111,13 @@ const tests = {
   },
 
   async 'a model that cannot be run'() {
-    const fast = join(scratch, 'branch.pt2'), html = join(scratch, 'branch.html');
-    execFileSync(program, ['apply', join(models, 'branch.pt2'), 'merge-linears', '-q', '-o', fast]);
+    const fast = join(scratch, 'unknown.pt2'), html = join(scratch, 'unknown.html');
+    execFileSync(
+        program, ['apply', join(models, 'unknown.pt2'), 'merge-linears', '-q', '-o', fast]);
     execFileSync(program, ['report', fast, '-q', '-o', html]);
     const {page, done} = await open(html);
-    assert.match(await page.textContent('[aria-label=Verification] .note'), /cond/);
-    assert.match(await page.textContent('[aria-label=Speed] .note'), /cond/);
+    assert.match(await page.textContent('[aria-label=Verification] .note'), /gate/);
+    assert.match(await page.textContent('[aria-label=Speed] .note'), /gate/);
     await showGraph(page);
     await done();
   },
@@ -127,7 +130,8 @@ const tests = {
     assert.equal(await page.locator('[aria-label=Speed] circle.round').count(), 6);
     assert.match(await page.textContent('[aria-label=Verification]'), /a <note>/);
     assert.match(await page.textContent('[aria-label=Verification]'), /step 2 is <not> reached/);
-    assert.match(await page.textContent('[aria-label=Verification]'), /encoder\.layer\.2never/);
+    assert.match(
+        await page.textContent('[aria-label=Verification]'), /encoder\.layer\.2merge-linearsnever/);
     await done();
   },
 
@@ -211,7 +215,9 @@ const tests = {
         program, ['apply', join(models, 'small.pt2'), 'store-linear-int8', '-q', '-o', small]);
     execFileSync(program, ['report', small, '--no-bench', '-q', '-o', html]);
     const {page, done} = await open(html);
-    assert.match(await page.textContent('[aria-label=Verification] .verdict'), /as it is meant to/);
+    assert.match(
+        await page.textContent('[aria-label=Verification] .verdict'),
+        /^Not judged: no budget given$/);
     assert.ok(await page.locator('[aria-label=Sensitivity] .loss.kept .bar').count() > 0);
     assert.match(await page.textContent('[aria-label=Size] .note'), /of them for undo/);
     await done();
@@ -245,6 +251,116 @@ const tests = {
     await done();
   },
 
+  async 'the history has what was measured of each step'() {
+    const history = async (file) => {
+      const {page, done} = await open(join(pages, file), '#history');
+      const texts = (selector) => page.$$eval(selector, (all) => all.map((e) => e.textContent));
+      const heads = await texts('.steps th');
+      const rows = await page.$$eval(
+          'tr.step',
+          (all) => all.map((row) => ({
+                             id: Number(row.dataset.step),
+                             cells: [...row.cells].map((cell) => cell.textContent),
+                             kinds: [...row.cells].map((cell) => [...cell.classList].at(-1)),
+                           })));
+      await page.click('tr.step');
+      const under = await page.locator('.under td').first().boundingBox();
+      const table = await page.locator('.steps').boundingBox();
+      assert.ok(Math.abs(under.width - table.width) < 2);  // it spans all columns
+      await done();
+      return {heads, rows};
+    };
+    const always = ['Step', 'Transformation', 'Site', 'Nodes', 'Kept for undo'];
+    const withColumns = (...names) => [...always.slice(0, 3), ...names, ...always.slice(3)];
+
+    const both = await history('results.html');
+    assert.deepEqual(both.heads, withColumns('Error', 'Speed'));
+    assert.deepEqual(
+        both.rows.map(({id, cells, kinds}) => [id, ...cells.slice(3, 5), kinds[3], kinds[4]]), [
+          [1, '2.0e-7', '1.14\u00d7', 'number', 'good'],
+          [2, '2.0e-7', '1.14\u00d7', 'bad', 'good'],
+          ...[3, 4, 5, 6].map((id) => [id, '\u2013', '\u2013', 'number', 'number']),
+        ]);
+
+    const lossy = await history('lossy.html');
+    assert.deepEqual(lossy.heads, withColumns('Error'));
+    assert.ok(lossy.rows.every(({cells}) => /^\d\.\de-\d$/.test(cells[3])));
+
+    assert.deepEqual((await history('unsure.html')).heads, always);
+  },
+
+  async 'the address names the part that is shown'() {
+    const shown = (page) => page.$$eval(
+        '[role=tabpanel]', (all) => all.filter((e) => !e.hidden).map((e) => e.id).join());
+    const file = join(pages, 'results.html');
+    for (const [part, expected] of [
+             ['', 'overview'], ['#history', 'history'], ['#graph', 'graph'],
+             ['#none', 'overview']]) {
+      const {page, done} = await open(file, part);
+      assert.equal(await shown(page), expected);
+      assert.equal(await page.getAttribute('[aria-selected=true]', 'aria-controls'), expected);
+      if (expected === 'graph') await page.waitForSelector('.item');
+      await done();
+    }
+    const {page, done} = await open(file);
+    await page.click('#tab-history');
+    assert.equal(new URL(page.url()).hash, '#history');
+    await page.reload();
+    assert.equal(await shown(page), 'history');
+    await page.evaluate(() => {
+      location.hash = '#graph';
+    });  // as a link in the page would
+    await page.waitForSelector('.item');
+    assert.equal(await shown(page), 'graph');
+    await done();
+  },
+
+  async 'a page inside of another one, as in a notebook'() {
+    const html = readFileSync(join(pages, 'results.html'), 'utf8');
+    const notebook = join(scratch, 'notebook.html');
+    const quoted = html.replaceAll('&', '&amp;').replaceAll('"', '&quot;');
+    writeFileSync(
+        notebook,
+        `<!doctype html><link rel="icon" href="data:,">` +
+            `<iframe srcdoc="${quoted}" width="100%" height="720"></iframe>`);
+    const {page, done} = await open(notebook);
+    const inner = page.frameLocator('iframe');
+    await inner.locator('#tab-graph').click();
+    await inner.locator('.item').first().waitFor();
+    await inner.locator('#tab-history').click();
+    assert.equal(await inner.locator('#history').isVisible(), true);
+    await done();
+  },
+
+  async 'nodes have the names of their layers'() {
+    const {page, done} = await open(join(pages, 'results.html'), '#graph');
+    const layer = 'encoder.layer.1.attention.self';
+    const details = async () => ({
+      title: await page.textContent('.details h2'),
+      place: await page.textContent('.details p.quiet'),
+    });
+    await page.fill('#search', `${layer}.query`);
+    const results = await page.$$eval(
+        '.result', (all) => all.map((e) => [...e.children].map((part) => part.textContent)));
+    assert.equal(results[0][0], `${layer}.query`);
+    assert.match(results[0][1], /^slice \u00b7 linear_\d+$/);
+    assert.ok(results.some(([what]) => what === `${layer}.query.weight`));
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.item.chosen');
+    assert.equal((await details()).title, `${layer}.query`);
+    assert.match((await details()).place, /^node linear_\d+$/);
+    // The neighbours, too.
+    const links = await page.$$eval(
+        '.details .links .link', (all) => all.map((e) => [e.textContent, e.title]));
+    assert.ok(links.some(([text]) => text.startsWith(`${layer}.`)), JSON.stringify(links));
+    assert.ok(links.every(([text]) => !/^(linear|matmul)/.test(text)), JSON.stringify(links));
+    // One of several operators of a module.
+    await find(page, 'softmax_1');
+    assert.deepEqual(
+        await details(), {title: `${layer}.softmax_1`, place: `node softmax_1 in ${layer}`});
+    await done();
+  },
+
   async 'modules open and close'() {
     const {page, done} = await open(join(pages, 'results.html'));
     await showGraph(page);
@@ -265,7 +381,7 @@ const tests = {
     const {page, done} = await open(join(pages, 'results.html'));
     await showGraph(page);
     await find(page, 'softmax_1');
-    assert.match(await page.textContent('.details h2'), /^softmax_1$/);
+    assert.equal(await page.textContent('.details h2'), 'encoder.layer.1.attention.self.softmax_1');
     await page.click('text=Next change');
     await page.waitForSelector('.item.marked.removed');
     const both = await places(page);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "report/data.h"
 
 #include <gtest/gtest.h>
@@ -75,6 +77,23 @@ TEST(ReportData, HasBothFormsOfEveryNode) {
             "|div: %div : f32[2, 4] = aten.div.Tensor(%linear, 4.0) -> "
             "%div : f32[2, 4] = aten.mul.Tensor(%linear, 0.25)\n"
             "|output: return (%div,) -> return (%div,)\n");
+}
+
+TEST(ReportData, NamesTheTensorsThatNodesReadAndTheModulesThatTheyCall) {
+  const Data data(parse_filled(kDivision));
+  const auto labels = data.root()["nodes"]["label"].get_object().value();
+  ASSERT_EQ(labels.size(), 1u);
+  EXPECT_EQ(data.text(labels["1"].get_int64()), "fc.weight");
+
+  const Data calls(parse_filled(R"(
+parameter layers.fc.weight : f32[4, 4]
+module layers.fc : torch.nn.Linear(in_features=4, out_features=4, bias=False)
+graph():
+    %x : f32[2, 4] [num_users=1] = placeholder[target=x]
+    %layers_fc : f32[2, 4] [num_users=1] = call_module[target=layers.fc](args = (%x,), kwargs = {})
+    return layers_fc
+)"));
+  EXPECT_EQ(calls.text(calls.root()["nodes"]["label"]["1"].get_int64()), "layers.fc");
 }
 
 TEST(ReportData, StepsHaveTheirBeforeAndAfter) {

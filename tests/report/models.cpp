@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "report/models.h"
 
 #include <ATen/Functions.h>
@@ -103,6 +105,13 @@ Verification some_verification() {
   OutputCheck exact{.path = "output[2]", .type = "i64[2]", .exact = true, .problem = ""};
   Verification v;
   v.sets.push_back({"the sample inputs", {good, bad, exact}});
+  for (std::uint32_t id : {1u, 2u})
+    v.steps.push_back({.id = StepId(id),
+                       .transformation = "merge-linears",
+                       .site = fmt::format("encoder.layer.{}", id),
+                       .built_on = {},
+                       .worst = id == 1 ? good : bad,
+                       .added_error = 1e-7});
   v.power = {{StepId(1), "merge-linears", "encoder.layer.1", 3e-9},
              {StepId(2), "merge-linears", "encoder.layer.2", {}}};
   v.warnings = {"step 2 is <not> reached"};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // refx report, driven from outside.
 
 #include "cli/program.h"
@@ -32,7 +34,7 @@ TEST_F(ReportProgram, WritesAPageAndSaysSo) {
 }
 
 TEST_F(ReportProgram, WritesAPageAboutAModelThatCannotBeRun) {
-  ASSERT_EQ(run("apply branch.pt2 merge-linears -q -o fast.pt2").code, 0);
+  ASSERT_EQ(run("apply unknown.pt2 merge-linears -q -o fast.pt2").code, 0);
   const Result result = run("report fast.pt2 -o page.html");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(has(result.err, "no verify: ")) << result.err;

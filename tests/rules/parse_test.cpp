@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The language of rules: what is read, and what is said where it cannot be.
 
 #include "kit.h"

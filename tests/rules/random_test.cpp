@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Random models with what the shipped rules look for, in random spellings, and with what only looks
 // like it. REFX_CASES=<n> sets how many.
 

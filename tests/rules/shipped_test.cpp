@@ -1,7 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The rules that come with refx, text in, text out; each in the spellings that models have.
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "refx/executor.h"
 #include "rules/short_text.h"
 #include "transforms/variants.h"
 
@@ -261,8 +265,9 @@ return y)",
   refused(name, attention("input a : f32[5]\n", "m : f32[2, 3, 4, 5] = aten.add.Tensor(%s, %a)\n"),
           "its result's type cannot be told");
   // The mask is multiplied.
-  no_match(name,
-           attention("input a : f32[4, 5]\n", "m : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, %a)\n"));
+  refused(name,
+          attention("input a : f32[4, 5]\n", "m : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, %a)\n"),
+          "does not hold");
   // Dropout that works.
   no_match(name,
            with(attention("", "m : f32[2, 3, 4, 5] = aten.dropout.default(%s, 0.1, True)\n"), {}));
@@ -297,6 +302,136 @@ m : f32[2, 3, 4, 5] = aten.where.ScalarOther(%b, %c, -inf)
   no_match(
       "attention-written-out-masked",
       attention(mask, with(chosen, {{"ScalarOther(%b, %c, -inf)", "ScalarSelf(%b, -inf, %c)"}})));
+}
+
+// Falcon divides in place, and its keys and values have one head for all of the queries'.
+TEST(ShippedRules, AttentionInPlaceAndWithOneHeadForAll) {
+  const std::string name = "attention-written-out";
+  const std::string heads =
+      "input q : f32[2, 3, 4, 8]\ninput k : f32[2, 1, 5, 8]\ninput v : f32[2, 1, 5, 8]\n";
+  const std::string text = heads + R"(
+t : f32[2, 1, 8, 5] strides=(40, 40, 1, 8) = aten.transpose.int(%k, -1, -2)
+s : f32[2, 3, 4, 5] = aten.matmul.default(%q, %t)
+m : f32[2, 3, 4, 5] = aten.div_.Tensor(%s, 4.0)
+p : f32[2, 3, 4, 5] = aten.softmax.int(%m, -1, torch.float32)
+y : f32[2, 3, 4, 8] = aten.matmul.default(%p, %v)
+return y)";
+  rewritten(name, text,
+            heads +
+                "y : f32[2, 3, 4, 8] = aten.scaled_dot_product_attention.default(%q, %k, %v) "
+                "{scale: 0.25, enable_gqa: True}\nreturn y");
+  // Someone else sees the scores, which are divided in place.
+  refused(name,
+          with(text, {{"return y", "z : f32[2, 3, 4, 5] = aten.neg.default(%s)\nreturn (y, z)"}}),
+          "'s' is also used by 'z'");
+  // One batch for all of the queries' is no head.
+  refused(
+      name,
+      with(text, {{"[2, 1, 5, 8]", "[1, 3, 5, 8]"},
+                  {"[2, 1, 8, 5] strides=(40, 40, 1, 8)", "[1, 3, 8, 5] strides=(120, 40, 1, 8)"}}),
+      "");
+}
+
+// SwinV2: the product of directions, scaled by a number for each head.
+TEST(ShippedRules, AttentionScaledByATensor) {
+  const std::string name = "attention-written-out";
+  const std::string text = attention("input c : f32[3, 1, 1]\ninput a : f32[1, 3, 4, 5]\n", R"(
+z : f32[2, 3, 4, 5] = aten.mul.Tensor(%s, %c)
+m : f32[2, 3, 4, 5] = aten.add.Tensor(%z, %a)
+)");
+  applies(name, text);
+  refused(name, with(text, {{"c : f32[3, 1, 1]", "c : f32[3, 1, 5]"}}), "does not hold");
+  refused(name, with(text, {{"c : f32[3, 1, 1]", "c : f32[5]"}}), "");
+}
+
+// Applies them one after the other, each at one place.
+void one_by_one(const std::string& text, std::initializer_list<const char*> rules) {
+  Model model = parse_filled(long_text(text));
+  const Model original = model;
+  for (const char* rule : rules)
+    EXPECT_EQ(find_transformation(rule)(model).steps.size(), 1u) << rule << print(model);
+  expect_same_results(original, model, random_inputs(original));
+  reverse_all(model);
+  EXPECT_EQ(print(model), print(original));
+}
+
+TEST(ShippedRules, AttentionInWindows) {
+  const std::string name = "attention-mask-of-windows";
+  const std::string text = R"(
+input q : f32[6, 2, 4, 8]
+input k : f32[6, 2, 4, 8]
+input v : f32[6, 2, 4, 8]
+input c : f32[2, 1, 1]
+input b : f32[1, 2, 4, 4]
+input a : f32[1, 3, 1, 4, 4]
+t : f32[6, 2, 8, 4] strides=(64, 32, 1, 8) = aten.transpose.int(%k, -2, -1)
+s : f32[6, 2, 4, 4] = aten.matmul.default(%q, %t)
+e : f32[6, 2, 4, 4] = aten.mul.Tensor(%s, %c)
+f : f32[6, 2, 4, 4] = aten.add.Tensor(%e, %b)
+g : f32[2, 3, 2, 4, 4] = aten.view.default(%f, [2, 3, 2, 4, 4])
+h : f32[2, 3, 2, 4, 4] = aten.add.Tensor(%g, %a)
+i : f32[2, 3, 2, 4, 4] = aten.add.Tensor(%h, %a)
+j : f32[6, 2, 4, 4] = aten.view.default(%i, [-1, 2, 4, 4])
+p : f32[6, 2, 4, 4] = aten.softmax.int(%j, -1)
+y : f32[6, 2, 4, 8] = aten.matmul.default(%p, %v)
+return y)";
+  one_by_one(text, {name.c_str(), "attention-written-out"});
+  // A mask that is not repeated for each image would meet other windows; one image has no others.
+  refused(name, with(text, {{"%f, [2, 3, 2, 4, 4]", "%f, [-1, 3, 2, 4, 4]"}}),
+          "type cannot be told");
+  // Back to another shape than the scores had.
+  refused(name,
+          with(text, {{"j : f32[6, 2, 4, 4]", "j : f32[2, 6, 4, 4]"},
+                      {"[-1, 2, 4, 4]", "[-1, 6, 4, 4]"},
+                      {"p : f32[6, 2, 4, 4]", "p : f32[2, 6, 4, 4]"},
+                      {"v : f32[6, 2, 4, 8]", "v : f32[2, 6, 4, 8]"},
+                      {"y : f32[6, 2, 4, 8]", "y : f32[2, 6, 4, 8]"}}),
+          "");
+}
+
+// Falcon with alibi, which is scaled together with the scores.
+TEST(ShippedRules, AttentionWithAScaledBias) {
+  const std::string name = "attention-written-out-biased";
+  const std::string text = attention("input l : f32[2, 3, 1, 5]\ninput a : f32[2, 1, 4, 5]\n", R"(
+e : f32[2, 3, 4, 5] = aten.add.Tensor(%s, %l)
+f : f32[2, 3, 4, 5] = aten.mul_.Tensor(%e, 0.25)
+m : f32[2, 3, 4, 5] = aten.add.Tensor(%f, %a)
+)");
+  applies(name, text);
+  no_match("attention-written-out", text);
+}
+
+// Bloom: batch and heads in one dimension, and alibi added by baddbmm.
+TEST(ShippedRules, AttentionByBaddbmm) {
+  const std::string name = "baddbmm-written-out";
+  const std::string text = R"(
+input q : f32[2, 3, 4, 8]
+input k : f32[2, 3, 5, 8]
+input v : f32[2, 3, 5, 8]
+input l : f32[6, 1, 5]
+input a : f32[2, 1, 4, 5]
+fq : f32[6, 4, 8] = aten.reshape.default(%q, [6, -1, 8])
+fk : f32[6, 5, 8] = aten.reshape.default(%k, [6, -1, 8])
+t : f32[6, 8, 5] strides=(40, 1, 8) = aten.transpose.int(%fk, -1, -2)
+fv : f32[6, 5, 8] = aten.reshape.default(%v, [6, -1, 8])
+b : f32[6, 4, 5] = aten.baddbmm.default(%l, %fq, %t) {beta: 1.0, alpha: 0.25}
+s : f32[2, 3, 4, 5] = aten.view.default(%b, [2, 3, 4, -1])
+m : f32[2, 3, 4, 5] = aten.add.Tensor(%s, %a)
+p : f32[2, 3, 4, 5] = aten.softmax.int(%m, -1, torch.float32)
+w : f32[6, 4, 5] = aten.view.default(%p, [6, 4, -1])
+o : f32[6, 4, 8] = aten.bmm.default(%w, %fv)
+y : f32[2, 3, 4, 8] = aten.view.default(%o, [2, 3, 4, 8])
+return y)";
+  one_by_one(text, {"matmul-written-out", name.c_str(), "attention-written-out"});
+  no_match(name, with(text, {{"beta: 1.0", "beta: 2.0"}}));
+  // Heads and batches the other way round.
+  refused(name,
+          with(text, {{"s : f32[2, 3, 4, 5]", "s : f32[3, 2, 4, 5]"},
+                      {"%b, [2, 3, 4, -1]", "%b, [3, 2, 4, -1]"},
+                      {"m : f32[2, 3, 4, 5]", "m : f32[3, 2, 4, 5]"},
+                      {"p : f32[2, 3, 4, 5]", "p : f32[3, 2, 4, 5]"},
+                      {"a : f32[2, 1, 4, 5]", "a : f32[3, 1, 4, 5]"}}),
+          "its result would have other sizes");
 }
 
 TEST(ShippedRules, AttentionWithRepeatedHeads) {
@@ -376,6 +511,40 @@ n : f32[2, 3, 8] = aten.div.Tensor(%d, %r)
             whole);
 }
 
+// Cohere: the difference to the mean twice, all of it in float32, the weight too, and cast back
+// last.
+TEST(ShippedRules, LayerNormInAWiderType) {
+  const std::string name = "layer-norm-written-out";
+  for (const std::string type : {"bf16", "f16", "f32"}) {
+    const std::string dtype = type == "bf16" ? "bfloat16" : type == "f16" ? "float16" : "float32";
+    const std::string head = fmt::format("input x : {0}[2, 3, 8]\nparameter w : {0}[8]\n", type);
+    const std::string text = head + fmt::format(R"(
+h : f32[2, 3, 8] = aten.to.dtype(%x, torch.float32)
+m : f32[2, 3, 1] = aten.mean.dim(%h, [-1], True)
+d : f32[2, 3, 8] = aten.sub.Tensor(%h, %m)
+q : f32[2, 3, 8] = aten.pow.Tensor_Scalar(%d, 2)
+v : f32[2, 3, 1] = aten.mean.dim(%q, [-1], True)
+c : f32[2, 3, 8] = aten.sub.Tensor(%h, %m)
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-05)
+r : f32[2, 3, 1] = aten.rsqrt.default(%e)
+n : f32[2, 3, 8] = aten.mul.Tensor(%c, %r)
+u : f32[8] = aten.to.dtype(%p_w, torch.float32)
+g : f32[2, 3, 8] = aten.mul.Tensor(%u, %n)
+y : {0}[2, 3, 8] = aten.to.dtype(%g, torch.{1})
+return y)",
+                                                type, dtype);
+    rewritten(
+        name, text,
+        head +
+            fmt::format(
+                "y : {}[2, 3, 8] = aten.layer_norm.default(%x, [8], %p_w, None, 1e-05)\nreturn y",
+                type));
+    // What is centred is not what is normalized.
+    no_match(name, with(text, {{"c : f32[2, 3, 8] = aten.sub.Tensor(%h, %m)",
+                                "c : f32[2, 3, 8] = aten.sub.Tensor(%h, %v)"}}));
+  }
+}
+
 TEST(ShippedRules, LayerNormButNotQuite) {
   const std::string name = "layer-norm-written-out";
   const std::string text = kRows + kCentred + R"(
@@ -437,6 +606,42 @@ return y)";
                                            "qi : i32[2, 3, 8] = aten.pow.Tensor_Scalar(%h, 2)\nq : "
                                            "f32[2, 3, 8] = aten.to.dtype(%qi, torch.float32)"}});
   no_match(name, rounded);
+}
+
+// GPT-OSS and OLMo: cast back after the weight, which float32 numbers are multiplied by.
+TEST(ShippedRules, RmsNormCastBackLast) {
+  const std::string name = "rms-norm-written-out";
+  const std::string head = "input x : bf16[2, 3, 8]\nparameter w : bf16[8]\n";
+  const std::string text = head + R"(
+h : f32[2, 3, 8] = aten.to.dtype(%x, torch.float32)
+q : f32[2, 3, 8] = aten.pow.Tensor_Scalar(%h, 2)
+v : f32[2, 3, 1] = aten.mean.dim(%q, [-1], True)
+e : f32[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : f32[2, 3, 1] = aten.rsqrt.default(%e)
+n : f32[2, 3, 8] = aten.mul.Tensor(%h, %r)
+g : f32[2, 3, 8] = aten.mul.Tensor(%p_w, %n)
+y : bf16[2, 3, 8] = aten.to.dtype(%g, torch.bfloat16)
+return y)";
+  rewritten(name, text,
+            head + "y : bf16[2, 3, 8] = aten.rms_norm.default(%x, [8], %p_w, 1e-06)\nreturn y");
+  // The part of it that stays float32 is no refusal.
+  EXPECT_TRUE(find_transformation(name).find(parse_filled(long_text(text))).refusals.empty());
+  refused(name,
+          with(text, {{"y : bf16[2, 3, 8] = aten.to.dtype(%g, torch.bfloat16)",
+                       "y : f32[2, 3, 8] = aten.neg.default(%g)"}}),
+          "its result would be BFloat16 instead of Float");
+  // Rounded to a narrower type on the way.
+  refused(name, R"(
+input x : f32[2, 3, 8]
+h : bf16[2, 3, 8] = aten.to.dtype(%x, torch.bfloat16)
+q : bf16[2, 3, 8] = aten.pow.Tensor_Scalar(%h, 2)
+v : bf16[2, 3, 1] = aten.mean.dim(%q, [-1], True)
+e : bf16[2, 3, 1] = aten.add.Tensor(%v, 1e-06)
+r : bf16[2, 3, 1] = aten.rsqrt.default(%e)
+n : bf16[2, 3, 8] = aten.mul.Tensor(%h, %r)
+y : f32[2, 3, 8] = aten.to.dtype(%n, torch.float32)
+return y)",
+          "wider(x, wide) == wide does not hold");
 }
 
 // ---- activations -------------------------------------------------------------------------------
@@ -628,6 +833,47 @@ return y)",
     }
 }
 
+// As DETR has it.
+TEST(ShippedRules, FrozenBatchNormInConv) {
+  const std::string name = "frozen-batch-norm-in-conv-2d";
+  const std::string text = R"(
+input x : f32[2, 4, 5, 5]
+parameter c.weight : f32[6, 4, 3, 3]
+buffer n.weight : f32[6]
+buffer n.bias : f32[6]
+buffer n.mean : f32[6]
+buffer n.var : f32[6]
+c : f32[2, 6, 3, 3] = aten.conv2d.default(%x, %p_c_weight, None, [1, 1], [0, 0])
+g : f32[1, 6, 1, 1] = aten.reshape.default(%b_n_weight, [1, -1, 1, 1])
+z : f32[1, 6, 1, 1] = aten.reshape.default(%b_n_bias, [1, -1, 1, 1])
+v : f32[1, 6, 1, 1] = aten.reshape.default(%b_n_var, [1, -1, 1, 1])
+m : f32[1, 6, 1, 1] = aten.reshape.default(%b_n_mean, [1, -1, 1, 1])
+e : f32[1, 6, 1, 1] = aten.add.Tensor(%v, 1e-05)
+r : f32[1, 6, 1, 1] = aten.rsqrt.default(%e)
+s : f32[1, 6, 1, 1] = aten.mul.Tensor(%g, %r)
+k : f32[1, 6, 1, 1] = aten.mul.Tensor(%m, %s)
+t : f32[1, 6, 1, 1] = aten.sub.Tensor(%z, %k)
+w : f32[2, 6, 3, 3] = aten.mul.Tensor(%c, %s)
+y : f32[2, 6, 3, 3] = aten.add.Tensor(%w, %t)
+return y)";
+  rewritten(name, text, R"(
+input x : f32[2, 4, 5, 5]
+parameter c.c : f32[6]
+parameter c.M : f32[6, 4, 3, 3]
+y : f32[2, 6, 3, 3] = aten.conv2d.default(%x, %p_c_M, %p_c_c, [1, 1], [0, 0], [1, 1], 1)
+return y)");
+  applies(name, with(text, {{"parameter c.weight : f32[6, 4, 3, 3]\n",
+                             "parameter c.weight : f32[6, 4, 3, 3]\nparameter c.bias : f32[6]\n"},
+                            {"%p_c_weight, None", "%p_c_weight, %p_c_bias"}}));
+  // Scaled along the width.
+  no_match(name, with(text, {{"f32[6, 4, 3, 3]", "f32[3, 4, 3, 3]"},
+                             {"f32[2, 6, 3, 3]", "f32[2, 3, 3, 3]"},
+                             {"f32[6]", "f32[3]"},
+                             {"f32[1, 6, 1, 1]", "f32[1, 1, 1, 3]"},
+                             {"[1, -1, 1, 1]", "[1, 1, 1, -1]"}}));
+  refused(name, with(text, {{"return y", "return (y, c)"}}), "'c' is returned by the model");
+}
+
 // As torch.fx has them.
 TEST(ShippedRules, LayersThatAreModules) {
   expect_applies("merge-lora", R"(
@@ -674,6 +920,92 @@ graph():
                  with(norm, {{"    return y",
                               "    %z = call_module[target=c](args = (%x,))\n    return (y, z)"}}),
                  "module 'c' is used in more than one place");
+}
+
+// ---- lossy ones --------------------------------------------------------------------------------
+
+constexpr const char* kOfLinears[] = {"linear-in-bf16", "store-linear-bf16", "store-linear-int8",
+                                      "quantize-linear-int8"};
+
+// As GPT-2 (Conv1D) and Falcon write their linears.
+TEST(ShippedRules, LossyLinearsInOtherSpellings) {
+  for (const std::string name : kOfLinears) {
+    for (const char* call : {"y : f32[3, 6] = aten.addmm.default(%p_b, %x, %p_v)",
+                             "y : f32[3, 6] = aten.mm.default(%x, %p_v)",
+                             "m : f32[3, 6] = aten.matmul.default(%x, %p_v)\ny : f32[3, 6] = "
+                             "aten.add.Tensor(%m, %p_b)",
+                             "t : f32[8, 6] strides=(1, 8) = aten.numpy_T.default(%p_w)\n"
+                             "y : f32[3, 6] = aten.matmul.default(%x, %t)",
+                             "t : f32[8, 6] strides=(1, 8) = aten.t.default(%p_w)\n"
+                             "y : f32[3, 6] = aten.addmm.default(%p_b, %x, %t)"}) {
+      Model model = parse_filled(
+          long_text("input x : f32[3, 8]\nparameter w : f32[6, 8]\nparameter v : f32[8, 6]\n"
+                    "parameter b : f32[6]\n" +
+                    std::string(call) + "\nreturn y"));
+      const Model original = model;
+      const auto inputs = random_inputs(original);
+      ASSERT_EQ(find_transformation(name)(model).steps.size(), 1u) << name << call;
+      const at::Tensor was = Executor(original).run(inputs).toTensor();
+      const at::Tensor now = Executor(model).run(inputs).toTensor();
+      EXPECT_LT((was - now).norm().item<double>(), 3e-2 * was.norm().item<double>())
+          << name << call;
+      reverse_all(model);
+      EXPECT_EQ(print(model), print(original));
+    }
+  }
+}
+
+// The weights of experts: as transformers has them for float32, and as aten has them.
+TEST(ShippedRules, LossyGroupedProducts) {
+  for (const std::string name : {"store-grouped-mm-bf16", "store-grouped-mm-int8"}) {
+    for (const char* op :
+         {"aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"}) {
+      for (bool turned : {false, true}) {
+        const std::string text =
+            "input x : f32[6, 8]\ninput e : f32[3]\n"
+            "parameter w : f32[3, 16, 8]\nparameter v : f32[3, 8, 16]\n"
+            "o : i32[3] = aten.to.dtype(%e, torch.int32)\n" +
+            std::string(turned ? "t : f32[3, 8, 16] strides=(128, 1, 8) = "
+                                 "aten.transpose.int(%p_w, -2, -1)\n"
+                               : "") +
+            fmt::format("g : f32[6, 16] = {}(%x, {}, %o)\n", op, turned ? "%t" : "%p_v") +
+            // GPT-OSS adds its biases in place.
+            "y : f32[6, 16] = aten.add_.Tensor(%g, 1.0)\nreturn y";
+        Model model = parse_filled(long_text(text));
+        const Model original = model;
+        const std::vector<c10::IValue> inputs = {at::randn({6, 8}), at::tensor({2.F, 2.F, 6.F})};
+        ASSERT_EQ(find_transformation(name)(model).steps.size(), 1u) << name << text;
+        EXPECT_NE(print(model).find(op), std::string::npos) << print(model);
+        const at::Tensor was = Executor(original).run(inputs).toTensor();
+        const at::Tensor now = Executor(model).run(inputs).toTensor();
+        EXPECT_LT((was - now).norm().item<double>(), 3e-2 * was.norm().item<double>()) << name;
+        EXPECT_GT((was - now).abs().max().item<double>(), 0) << name;
+        reverse_all(model);
+        EXPECT_EQ(print(model), print(original));
+      }
+    }
+  }
+}
+
+// Whoever writes into the result of a product writes into that of a linear.
+TEST(ShippedRules, ResultsThatAreWrittenInPlace) {
+  const std::string text = kWeights + R"(
+t : f32[4, 6] strides=(1, 4) = aten.t.default(%p_fc_weight)
+m : f32[3, 6] = aten.matmul.default(%x, %t)
+y : f32[3, 6] = aten.add_.Tensor(%m, 1.0)
+z : f32[3, 6] = aten.neg.default(%m)
+return (y, z))";
+  applies("linear-written-out", text);
+  // A view of something else may be written, but not be another tensor then.
+  refused("linear-between-reshapes", R"(
+input x : f32[2, 3, 4]
+parameter w : f32[6, 4]
+f : f32[6, 4] = aten.view.default(%x, [6, 4])
+l : f32[6, 6] = aten.linear.default(%f, %p_w)
+v : f32[2, 3, 6] = aten.view.default(%l, [2, 3, 6])
+y : f32[2, 3, 6] = aten.add_.Tensor(%v, 1.0)
+return y)",
+          "'v' may be written in place");
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Damaged text gives an Error or a model that prints and parses again: nothing else, ever.
 
 #include <gtest/gtest.h>

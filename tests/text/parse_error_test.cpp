@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is wrong with a text, and the message that says so.
 
 #include <gtest/gtest.h>

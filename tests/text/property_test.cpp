@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Any model comes back from its text: the same text, and equal nodes.
 
 #include "property.h"

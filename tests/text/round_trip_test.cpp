@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Text in, text out: each construct once.
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/ops/rand.h>
 #include <fmt/format.h>
 
@@ -129,14 +131,14 @@ graph():
 )");
 }
 
-TEST(ChangeTrueDiv, NamesItsSiteAfterModuleAndNode) {
-  EXPECT_EQ(site_names(kName, parse_filled(kAten)), Names{"y"});
+TEST(ChangeTrueDiv, NamesItsSiteAfterTheModule) {
+  EXPECT_EQ(site_names(kName, parse_filled(kAten)), Names{"att"});
   EXPECT_EQ(
       site_names(kName,
                  parse_filled(with(
                      kAten, {{"%b_att_scale))",
                               R"(%b_att_scale))  # meta {nn_module_stack: "a,att,Attention"})"}}))),
-      Names{"att.y"});
+      Names{"att"});
 }
 
 // ---- what may be changed -----------------------------------------------------------------------
@@ -222,7 +224,7 @@ TEST(ChangeTrueDiv, ChangesTwoDivisionsByOneTensor) {
                                          "    %z = call_function[target=aten.div.Tensor](args = "
                                          "(%y, %b_att_scale))\n    return z"}});
   expect_applies(kName, text);
-  EXPECT_EQ(site_names(kName, parse_filled(text)), (Names{"y", "z"}));
+  EXPECT_EQ(site_names(kName, parse_filled(text)), (Names{"att.y", "att.z"}));
 }
 
 TEST(ChangeTrueDiv, ReversesOneOfTwoDivisionsByOneTensor) {

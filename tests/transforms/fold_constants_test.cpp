@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -237,7 +239,7 @@ TEST(FoldConstants, RefusesToMakeTheModelLarge) {
     %y = call_function[target=aten.add.Tensor](args = (%x, %a))
     return y
 )",
-                 "'a' is larger than all tensors of the model (3814697.3 MiB)");
+                 "'a' is larger than all tensors of the model (4.0 TB)");
   expect_refused(kName, R"(graph():
     %x : f32[1] = placeholder[target=x]
     %a = call_function[target=aten.full.default](args = ([1000000], 1.0))
@@ -245,7 +247,7 @@ TEST(FoldConstants, RefusesToMakeTheModelLarge) {
     %y = call_function[target=aten.add.Tensor](args = (%x, %b))
     return y
 )",
-                 "'a' is larger than all tensors of the model (3.8 MiB)");
+                 "'a' is larger than all tensors of the model (4.0 MB)");
   expect_refused(kName, R"(
 buffer w : f32[1000, 1]
 buffer v : f32[500000]
@@ -258,7 +260,7 @@ graph():
     %z = call_function[target=aten.add.Tensor](args = (%x, %b_v))
     return (y, z)
 )",
-                 "the model would become larger: 1.5 MiB instead of 0.0 MiB");
+                 "the model would become larger: 1.6 MB instead of 4.0 kB");
 }
 
 TEST(FoldConstants, RefusesToReturnTheStoredTensor) {
@@ -288,17 +290,149 @@ TEST(FoldConstants, RefusesWhatTheModelChanges) {
   expect_refused(kName, model, "'w' is changed by the model itself");
 }
 
+// Sizes are taken from the graph; that they are wrong shows when it is computed.
+void expect_refused_when_applied(const std::string& text, std::string_view reason) {
+  Model model = parse_filled(text);
+  const std::string before = snapshot(model);
+  ASSERT_EQ(find_transformation(kName).find(model).sites.size(), 1u);
+  const Outcome outcome = find_transformation(kName)(model);
+  EXPECT_TRUE(outcome.steps.empty());
+  ASSERT_EQ(outcome.refusals.size(), 1u);
+  EXPECT_NE(outcome.refusals[0].reason.find(reason), std::string::npos)
+      << outcome.refusals[0].reason;
+  EXPECT_EQ(snapshot(model), before);
+}
+
 TEST(FoldConstants, RefusesAnotherTypeThanIsRecorded) {
-  expect_refused(kName, R"(
+  expect_refused_when_applied(R"(
 buffer w : f32[4]
 graph():
     %b_w : f32[4] = placeholder[target=b_w](state=w)
     %x : f32[2, 4] = placeholder[target=x]
-    %a : f64[4] = call_function[target=aten.exp.default](args = (%b_w,))
+    %a : i32[4] = call_function[target=aten.exp.default](args = (%b_w,))
     %y : f32[2, 4] = call_function[target=aten.add.Tensor](args = (%x, %a))
     return y
 )",
-                 "it has another type than the graph records");
+                              "it has another type than the graph records");
+}
+
+TEST(FoldConstants, RefusesToTakeMoreMemoryThanIsRecorded) {
+  expect_refused_when_applied(R"(graph():
+    %x : f32[4] = placeholder[target=x]
+    %a : f32[4] = call_function[target=aten.full.default](args = ([100000000], 1.0))
+    %y : f32[4] = call_function[target=aten.add.Tensor](args = (%x, %a))
+    return y
+)",
+                              "an operator asks for 400000000 bytes of memory at once");
+}
+
+// torch has a kernel for tensors without data in Python alone.
+TEST(FoldConstants, TakesSizesFromTheGraph) {
+  const std::string text = R"(
+buffer w : f32[4]
+buffer m : b8[4]
+graph():
+    %b_w : f32[4] = placeholder[target=b_w](state=w)
+    %b_m : b8[4] = placeholder[target=b_m](state=m)
+    %x : f32[2, 4] = placeholder[target=x]
+    %a{} = call_function[target=aten.where.self](args = (%b_m, %b_w, %b_w))
+    %y : f32[2, 4] = call_function[target=aten.add.Tensor](args = (%x, %a))
+    return y
+)";
+  expect_applies(kName, parse_filled(fmt::format(fmt::runtime(text), " : f32[4]")));
+  expect_refused(kName, fmt::format(fmt::runtime(text), ""),
+                 "it cannot be computed beforehand: the size of 'a' is known only when it runs");
+}
+
+// ---- weights that are stored in fewer bytes ----------------------------------------------------
+
+// A linear whose weight is computed by `call` from a stored one, `declared`.
+std::string with_weight(std::string_view declared, std::string_view shape, std::string_view calls) {
+  return fmt::format(R"(
+buffer q : {0}[{1}]
+buffer s : f32[{2}, 1]
+graph():
+    %b_q : {0}[{1}] = placeholder[target=b_q](state=q)
+    %b_s : f32[{2}, 1] = placeholder[target=b_s](state=s)
+    %x : f32[2, {3}] = placeholder[target=x]
+{4}
+    %y : f32[2, {2}] = call_function[target=aten.linear.default](args = (%x, %w))
+    return y
+)",
+                     declared, shape, shape.substr(0, shape.find(',')),
+                     shape.substr(shape.find(',') + 2), calls);
+}
+
+TEST(FoldConstants, KeepsEncodedWeights) {
+  for (const std::string n : {"4", "64", "2048"})
+    for (const std::string dtype : {"i8", "u8", "f8e4m3fn", "bf16"}) {
+      const std::string shape = n + ", 16";
+      expect_refused(kName,
+                     with_weight(dtype, shape,
+                                 fmt::format(R"(
+    %f : f32[{0}] = call_function[target=aten.to.dtype](args = (%b_q, torch.float32))
+    %w : f32[{0}] = call_function[target=aten.mul.Tensor](args = (%f, %b_s)))",
+                                             shape)),
+                     "the model would become larger");
+    }
+}
+
+TEST(FoldConstants, KeepsWhatALossyStepMade) {
+  for (const int n : {8, 512})
+    for (const char* lossy : {"store-linear-int8", "store-linear-bf16"}) {
+      Model model = parse_filled(fmt::format(R"(
+parameter w : f32[{0}, {0}]
+graph():
+    %p_w : f32[{0}, {0}] = placeholder[target=p_w](state=w)
+    %x : f32[2, {0}] = placeholder[target=x]
+    %y : f32[2, {0}] = call_function[target=aten.linear.default](args = (%x, %p_w))
+    return y
+)",
+                                             n));
+      ASSERT_EQ(find_transformation(lossy)(model).steps.size(), 1u);
+      const Findings findings = find_transformation(kName).find(model);
+      EXPECT_TRUE(findings.sites.empty());
+      ASSERT_EQ(findings.refusals.size(), 1u);
+      EXPECT_EQ(findings.refusals[0].reason, fmt::format("lossy step 1 ({}) made it", lossy));
+      forget(model);
+      expect_refused(kName, model, "the model would become larger");
+    }
+}
+
+std::string with_dtype(const std::string& dtype, std::string calls) {
+  for (std::size_t at; (at = calls.find("DTYPE")) != calls.npos;) calls.replace(at, 5, dtype);
+  return with_weight(dtype, "8, 16", calls);
+}
+
+TEST(FoldConstants, KeepsPackedWeights) {
+  // Two numbers of four bits in each byte; four in each of 16 bits.
+  for (const char* dtype : {"u8", "i16"})
+    expect_refused(kName, with_dtype(dtype, R"(
+    %l : DTYPE[8, 16] = call_function[target=aten.bitwise_and.Scalar](args = (%b_q, 15))
+    %h : DTYPE[8, 16] = call_function[target=aten.bitwise_right_shift.Tensor_Scalar](args = (%b_q, 4))
+    %c : DTYPE[8, 32] = call_function[target=aten.cat.default](args = ([%l, %h], 1))
+    %f : f32[8, 32] = call_function[target=aten.to.dtype](args = (%c, torch.float32))
+    %v : f32[8, 32] = call_function[target=aten.mul.Tensor](args = (%f, %b_s))
+    %w : f32[8, 16] strides=(32, 1) = call_function[target=aten.slice.Tensor](args = (%v, 1, 0, 16)))"),
+                   "the model would become larger");
+}
+
+// What is made from little is no encoding of it: one row of numbers, as many angles.
+TEST(FoldConstants, StoresSmallTablesMadeFromLess) {
+  for (const char* dtype : {"f32", "bf16"})
+    expect_applies(kName, parse_filled(fmt::format(R"(
+buffer f : {0}[8]
+graph():
+    %b_f : {0}[8] = placeholder[target=b_f](state=f)
+    %x : f32[4, 8] = placeholder[target=x]
+    %n : f32[4] = call_function[target=aten.arange.default](args = (4,), kwargs = {{dtype: torch.float32}})
+    %f : f32[8] = call_function[target=aten.to.dtype](args = (%b_f, torch.float32))
+    %a : f32[4, 8] = call_function[target=aten.outer.default](args = (%n, %f))
+    %c : f32[4, 8] = call_function[target=aten.cos.default](args = (%a,))
+    %y : f32[4, 8] = call_function[target=aten.mul.Tensor](args = (%x, %c))
+    return y
+)",
+                                                   dtype)));
 }
 
 TEST(FoldConstants, LeavesSymbolicSizesAlone) {

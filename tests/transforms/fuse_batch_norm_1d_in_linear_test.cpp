@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mv.h>
 #include <fmt/format.h>

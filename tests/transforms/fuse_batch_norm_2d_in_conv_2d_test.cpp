@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <ATen/ops/equal.h>
 #include <ATen/ops/rand.h>
 #include <fmt/format.h>
@@ -569,7 +571,7 @@ graph():
     for (const char* var : {"var", "var_b", "var_c"}) tensor(before, var).fill_(0.01);
     tensor(before, "mean_c").fill_(NAN);
     tensor(before, "b.weight").select(0, 3).select(0, 2).fill_(wrong);
-    const Findings found = find_transformation(kName).find(before);
+    const Findings found = find_sites(before, find_transformation(kName));
     EXPECT_EQ(found.sites.size(), 1u);
     Model model = before;
     const Outcome outcome = find_transformation(kName)(model);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What both foldings of a batch norm share: each row holds for a linear and for a convolution
 // before the norm. What only one of them does is in its own file.
 

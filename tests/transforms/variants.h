@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -34,7 +35,7 @@ inline void expect_applies(const std::string& transformation, const std::string&
 // For a model with tensors whose bits cannot be read: what find() says of it.
 inline void expect_refusal(const std::string& transformation, const Model& model,
                            const std::string& reason) {
-  const Findings findings = find_transformation(transformation).find(model);
+  const Findings findings = find_sites(model, find_transformation(transformation));
   EXPECT_TRUE(findings.sites.empty());
   ASSERT_EQ(findings.refusals.size(), 1u);
   EXPECT_EQ(findings.refusals[0].reason, reason);
@@ -56,7 +57,7 @@ inline void train(const Model& model, std::string_view name) {
 
 inline std::vector<std::string> site_names(const std::string& transformation, const Model& model) {
   std::vector<std::string> names;
-  for (const Site& site : find_transformation(transformation).find(model).sites)
+  for (const Site& site : find_sites(model, find_transformation(transformation)).sites)
     names.push_back(site.name);
   return names;
 }
@@ -64,7 +65,7 @@ inline std::vector<std::string> site_names(const std::string& transformation, co
 inline std::vector<std::string> refused_names(const std::string& transformation,
                                               const Model& model) {
   std::vector<std::string> names;
-  for (const Refusal& refusal : find_transformation(transformation).find(model).refusals)
+  for (const Refusal& refusal : find_sites(model, find_transformation(transformation)).refusals)
     names.push_back(refusal.site.name);
   return names;
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "util/did_you_mean.h"
 
 #include <gtest/gtest.h>

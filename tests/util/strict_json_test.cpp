@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "util/strict_json.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h, svg} from './dom.js';
 import {axis, firstOf, note, plot, text, WIDTH} from './plot.js';
 import {linearScale} from './scale.js';
-import {duration, shortened} from './words.js';
+import {duration, tailOf, times, toneOfSpeed} from './words.js';
 
-const times = (x) => `${x.toFixed(x < 10 ? 2 : 1)}\u00d7`;
 const percent = (x) => `${Math.abs((x - 1) * 100).toFixed(1)}%`;
 
 const headline = ({ratio, speed}) => ({
@@ -13,8 +13,6 @@ const headline = ({ratio, speed}) => ({
                                        'unstable': 'Too unstable to tell',
                                      })[speed] ??
     speed;
-
-const tone = (speed) => ({faster: 'good', slower: 'bad'})[speed] ?? 'neutral';
 
 // Always with 1 in it, where both forms take the same time.
 const ratioScale = (values, from) => {
@@ -109,12 +107,12 @@ const stepPlot = (steps) => {
       steps.map(({id, transformation, site, contest}, i) => {
         const y = 8 + (i + 0.5) * row, x = scale.at(contest.ratio);
         return svg(
-            'g', {class: tone(contest.speed)},
+            'g', {class: toneOfSpeed(contest.speed)},
             svg('title', {},
                 `${id} ${transformation} ${site}: ${times(contest.ratio)} (${
                     times(contest.low)} to ${times(contest.high)}), ${contest.speed}`),
             svg('rect', {x: 0, y: y - row / 2, width: WIDTH, height: row, class: 'hit'}),
-            text(left - 12, y + 4, shortened(`${id}  ${site}`, 36), 'row'), svg('rect', {
+            text(left - 12, y + 4, `${id}  ${tailOf(site, 33)}`, 'row'), svg('rect', {
               x: Math.min(x, scale.at(1)),
               y: y - 6,
               width: Math.max(1, Math.abs(x - scale.at(1))),
@@ -136,7 +134,7 @@ export const benchView = (result) => {
   if (result.missing) return [note(result.missing)];
   const {contest} = result;
   return [
-    h('p', {class: `verdict ${tone(contest.speed)}`}, headline(contest)),
+    h('p', {class: `verdict ${toneOfSpeed(contest.speed)}`}, headline(contest)),
     note(
         `${times(contest.low)} to ${times(contest.high)} with 99% confidence, from ${
             contest.rounds.length} rounds in which both forms ran in turn. ` +

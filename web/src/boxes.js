@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {count, plural, shortened, tailOf} from './words.js';
 
 // The labels of items and the room that they take.
@@ -29,7 +30,7 @@ export const labelOf = (item, nodes) => {
     return {
       title: shortened(item.label, 34),
       titles: null,
-      detail: item.part ? `from ${shortened(firstName(item, nodes), 26)}` : null,
+      detail: item.part ? `from ${tailOf(firstLabel(item, nodes), 26)}` : null,
       summary: summaryOf(item.counts),
     };
   }
@@ -40,13 +41,13 @@ export const labelOf = (item, nodes) => {
   return {
     title: titles ? `${titles.before} \u2192 ${titles.after}` : shortened(node.op, 30),
     titles,
-    summary: (node.op === 'weight' ? tailOf : shortened)(node.name, 30),
+    summary: node.op === 'weight' ? tailOf(node.label, 30) : shortened(node.name, 30),
   };
 };
 
-const firstName = (item, nodes) => {
+const firstLabel = (item, nodes) => {
   while (item.part) [item] = item.children;
-  return item.label ?? nodes[item.node].name;
+  return item.label ?? nodes[item.node].label;
 };
 
 export const sizes = (nodes) => {

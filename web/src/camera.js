@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {select} from 'd3-selection';
 import {zoom, zoomIdentity} from 'd3-zoom';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h} from './dom.js';
 
 // The end points of the part in which two lines differ.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+import {labelNodes} from './labels.js';
 import {shortOp} from './words.js';
 
 // What the library wrote (src/report/data.cpp), with the numbers of texts replaced by the texts.
@@ -38,6 +40,7 @@ export const readData = (json) => {
   const nodes = columns.name.map((name, i) => ({
                                    index: i,
                                    name: text(name),
+                                   label: text(columns.label[i] ?? -1),
                                    op: shortOp(text(columns.op[i])),
                                    opBefore: shortOp(text(columns.op_before[i] ?? columns.op[i])),
                                    target: text(columns.op[i]),
@@ -49,6 +52,8 @@ export const readData = (json) => {
                                    inputsBefore: columns.inputs_before[i] ?? columns.inputs[i],
                                    steps: [],
                                  }));
+
+  labelNodes(nodes);
 
   const steps = raw.steps.map((step) => ({
                                 ...step,

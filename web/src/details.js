@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {changesView} from './changes.js';
 import {h} from './dom.js';
 import {count} from './words.js';
@@ -22,8 +23,8 @@ const WORDS = {
   changed: 'changed'
 };
 
-const link = (text, className, go) =>
-    h('button', {type: 'button', class: `link ${className}`, onclick: go}, text);
+const link = (text, className, go, title = null) =>
+    h('button', {type: 'button', class: `link ${className}`, title, onclick: go}, text);
 
 const list = (items) => h('ul', {class: 'links'}, items.map((content) => h('li', {}, content)));
 
@@ -34,7 +35,7 @@ const neighbours = (title, indices, data, go) => {
     h('h3', {}, title),
     list(shown.map(
         (node) =>
-            [link(node.name, node.state, () => go(node)),
+            [link(node.label, node.state, () => go(node), node.name),
              h('span', {class: 'quiet'}, ` ${node.op}`)])),
     indices.length > SHOWN && h('p', {class: 'note'}, `and ${count(indices.length - SHOWN)} more`),
   ];
@@ -48,12 +49,18 @@ const stepsOf = (node, open) => node.steps.length > 0 && [
            h('span', {class: 'quiet'}, ` ${step.site}`)])),
 ];
 
+// Where a node is, besides what its label says.
+const placeOf =
+    ({name, label, path}) => [name !== label && `node ${name}`,
+                              !path ? 'in the model itself' : path !== label && `in ${path}`,
+].filter(Boolean).join(' ');
+
 // What is known of one node, with ways to its neighbours and its steps.
 export const nodeDetails = (node, data, {goTo, openStep}) =>
-    [h('h2', {}, node.name),
+    [h('h2', {}, node.label),
      h('p', {}, h('span', {class: `state ${node.state}`}, WORDS[node.state]), ' ',
        h('code', {}, node.target)),
-     h('p', {class: 'quiet'}, node.path ? `in ${node.path}` : 'in the model itself'),
+     h('p', {class: 'quiet'}, placeOf(node)),
      h('h3', {}, node.state === 'changed' ? 'Before and after' : 'Text'),
      changesView([{before: node.before, after: node.after}]),
      stepsOf(node, openStep),

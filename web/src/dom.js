@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 export const byId = (id) => document.getElementById(id);
 
 const fill = (element, attributes, children) => {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {labelOf, stateOf} from './boxes.js';
 import {svg} from './dom.js';
 
@@ -103,7 +104,7 @@ const itemView = (item, box, nodes, press) => {
       SIGNS[state] &&
           svg('g', {class: 'badge', transform: `translate(${box.width - 3},3)`},
               svg('circle', {r: 8}), svg('text', {y: 4}, SIGNS[state])),
-      svg('title', {}, item.children ? item.path || item.label : `${nodes[item.node].name}`));
+      svg('title', {}, item.children ? item.path || item.label : nodes[item.node].label));
 };
 
 // The frame of an open group; its head closes it.

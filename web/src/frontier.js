@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h, svg} from './dom.js';
 import {axis, note, plot, text, WIDTH} from './plot.js';
 import {linearScale, logScale} from './scale.js';

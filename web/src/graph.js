@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {sizes} from './boxes.js';
 import {Camera} from './camera.js';
 import {nodeDetails} from './details.js';

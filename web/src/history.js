@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 import {changesView} from './changes.js';
 import {h} from './dom.js';
+import {measuredColumns} from './measured.js';
 import {amount, count, plural} from './words.js';
 
 // Rows that are drawn at once: a browser is slow at tables of many thousands.
@@ -24,9 +26,17 @@ const details = (step, showInGraph) =>
           'Show in graph')),
       changesView(step.lines));
 
+const heading = (name, className = null, title = null) =>
+    h('th', {scope: 'col', class: className, title}, name);
+
+const measuredCell = (cell) => cell ?
+    h('td', {class: `number ${cell.tone ?? ''}`, title: cell.title}, cell.text) :
+    h('td', {class: 'number'}, '\u2013');
+
 // The table of steps. A click on one shows its before and after under it.
 export const showHistory = (section, data, showInGraph) => {
   const texts = data.steps.map(searchable);
+  const measured = measuredColumns(data);
   const body = h('tbody');
   const status = h('span', {class: 'quiet', role: 'status'});
   const more =
@@ -49,7 +59,7 @@ export const showHistory = (section, data, showInGraph) => {
         'button',
         {type: 'button', class: 'link', 'aria-expanded': 'false', 'aria-label': `Step ${step.id}`},
         `${step.id}`);
-    const under = h('tr', {class: 'under', hidden: true}, h('td', {colspan: 5}));
+    const under = h('tr', {class: 'under', hidden: true}, h('td', {colspan: 5 + measured.length}));
     const toggle = (open) => {
       if (open)
         opened.add(step);
@@ -64,6 +74,7 @@ export const showHistory = (section, data, showInGraph) => {
         h('tr', {class: 'step', 'data-step': step.id, onclick: () => toggle(under.hidden)},
           h('td', {class: 'number'}, button), h('td', {}, step.transformation),
           h('td', {class: 'site'}, h('code', {}, step.site)),
+          measured.map(({cells}) => measuredCell(cells.get(step.id))),
           h('td', {class: 'number'}, count(step.nodes.length)),
           h('td', {class: 'number'}, step.bytes ? amount(step.bytes) : '\u2013'));
     if (opened.has(step)) toggle(true);
@@ -88,10 +99,9 @@ export const showHistory = (section, data, showInGraph) => {
           h('div', {class: 'scroll'},
             h('table', {class: 'steps'},
               h('thead', {},
-                h('tr', {},
-                  ['Step', 'Transformation', 'Site', 'Nodes', 'Kept for undo'].map(
-                      (name, i) => h(
-                          'th', {scope: 'col', class: i === 0 || i > 2 ? 'number' : null}, name)))),
+                h('tr', {}, heading('Step', 'number'), heading('Transformation'), heading('Site'),
+                  measured.map(({name, title}) => heading(name, 'number', title)),
+                  heading('Nodes', 'number'), heading('Kept for undo', 'number'))),
               body)),
       more);
   draw();

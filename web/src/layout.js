@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import code from './layout.worker.js?text';
 
 // Sends what is open to the worker and turns its answer into places on the drawing.

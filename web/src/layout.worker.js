@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lays out the insides of open groups, innermost first, each by itself with dagre.
 //
 // Gets {request, groups: [{id, items: [{id, width, height, group}], edges: [[from, to]], padding}]}

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {readData} from './data.js';
 import {byId} from './dom.js';
 import {GraphView} from './graph.js';
@@ -25,3 +26,4 @@ graph.onStep = (step) => {
   history.open(step);
 };
 showOverview(byId('overview'), data, {history: () => tabs.show('history')});
+tabs.showNamed();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {benchView} from './bench.js';
 import {h} from './dom.js';
 import {frontierView} from './frontier.js';
@@ -72,7 +73,8 @@ const panel = (title, ...content) =>
 
 const RESULTS = {
   'pass': ['the same', 'up to rounding'],
-  'lossy': ['lossy', 'see below'],
+  'lossy': ['lossy', 'within the budget'],
+  'not judged': ['not judged', 'no budget given'],
   'cannot tell': ['cannot tell', 'see below'],
   'fail': ['different', 'see below'],
 };

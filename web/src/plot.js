@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h, svg} from './dom.js';
 
 // What the plots are made of.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Maps values to places on an axis, and says where its ticks are.
 
 export const logScale = (low, high, from, to) => {

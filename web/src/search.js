@@ -1,18 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h} from './dom.js';
-import {count} from './words.js';
+import {count, tailOf} from './words.js';
 
 const SHOWN = 50;
 
-// A box that finds nodes by name, operator or module, best first.
+const lastOf = (path) => path.slice(path.lastIndexOf('.') + 1);
+
+// A box that finds nodes by name, operator or module, best first. Nodes are listed by their label.
 const search = (nodes, texts, query) => {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return null;
   const found = nodes.filter((_, i) => words.every((word) => texts[i].includes(word)));
   // What is named so comes before what only belongs to something named so, calls before weights.
-  const rank = (node) => (node.name.toLowerCase() === words[0]           ? 0 :
-                              node.name.toLowerCase().includes(words[0]) ? 1 :
-                                                                           2) *
-          2 +
+  const rankOf = (names) => names.includes(words[0])        ? 0 :
+      names.some((name) => lastOf(name).includes(words[0])) ? 1 :
+                                                              2;
+  const rank = (node) => rankOf([node.name.toLowerCase(), node.label.toLowerCase()]) * 2 +
       (node.op === 'weight' ? 1 : 0);
   return found.map((node) => [rank(node), node])
       .sort(([a, x], [b, y]) => a - b || x.index - y.index)
@@ -32,8 +35,8 @@ export const searchBox = (nodes, choose) => {
   };
 
   const update = () => {
-    texts ??=
-        nodes.map((n) => `${n.path}.${n.name} ${n.target} ${n.op} ${n.opBefore}`.toLowerCase());
+    texts ??= nodes.map(
+        (n) => `${n.path}.${n.name} ${n.label} ${n.target} ${n.op} ${n.opBefore}`.toLowerCase());
     const found = search(nodes, texts, input.value);
     list.hidden = found === null;
     if (!found) return;
@@ -47,11 +50,14 @@ export const searchBox = (nodes, choose) => {
         ...found.slice(0, SHOWN).map(
             (node) =>
                 h('li', {},
-                  h('button',
-                    {type: 'button', class: `result ${node.state}`, onclick: () => pick(node)},
-                    h('span', {class: 'what'}, node.name,
-                      h('span', {class: 'quiet'}, `  ${node.op}`)),
-                    h('span', {class: 'quiet where'}, node.path || 'model')))));
+                  h('button', {
+                    type: 'button',
+                    class: `result ${node.state}`,
+                    title: node.label,
+                    onclick: () => pick(node)
+                  },
+                    h('span', {class: 'what'}, tailOf(node.label, 54)),
+                    h('span', {class: 'quiet where'}, `${node.op} \u00b7 ${node.name}`)))));
   };
 
   const input = h('input', {

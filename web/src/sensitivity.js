@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h, svg} from './dom.js';
 import {axis, firstOf, note, plot, text, WIDTH} from './plot.js';
 import {logScale} from './scale.js';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {svg} from './dom.js';
 import {note, plot, text, WIDTH} from './plot.js';
 import {amount} from './words.js';

@@ -1,4 +1,17 @@
-// The parts of the page, one at a time. `onShow` has a function for parts that want to know.
+// SPDX-License-Identifier: Apache-2.0
+
+// The parts of the page, one at a time: the address names the one that is shown
+// (page.html#history), so that it can be linked to and a reload keeps it. `onShow` has a function
+// for parts that want to know.
+
+const setAddress = (hash) => {
+  if (location.hash === hash) return;
+  try {
+    window.history.replaceState(null, '', hash);
+  } catch {
+    // A page inside of another one, as in a notebook, has no address of its own.
+  }
+};
 
 export const setUpTabs = (onShow) => {
   const tabs = [...document.querySelectorAll('[role=tab]')];
@@ -12,6 +25,7 @@ export const setUpTabs = (onShow) => {
       document.getElementById(part(tab)).hidden = !chosen;
     }
     onShow[name]?.();
+    setAddress(`#${name}`);
   };
 
   tabs.forEach((tab, i) => {
@@ -24,5 +38,10 @@ export const setUpTabs = (onShow) => {
       show(part(next));
     });
   });
-  return {show};
+  const showNamed = () => {
+    const name = location.hash.slice(1);
+    if (tabs.some((tab) => part(tab) === name)) show(name);
+  };
+  addEventListener('hashchange', showNamed);
+  return {show, showNamed};
 };

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Light or dark as the system has it, until the button says otherwise.
 
 export const setUpTheme = (button) => {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h} from './dom.js';
 
 const FORMS = [['before', 'Before'], ['both', 'Both'], ['after', 'After']];

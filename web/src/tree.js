@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 import {count} from './words.js';
 
 // The graph's nodes grouped by the modules they belong to.

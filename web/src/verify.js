@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 import {h, svg} from './dom.js';
 import {axis, firstOf, note, plot, text, WIDTH} from './plot.js';
 import {logScale} from './scale.js';
-import {error, shortened} from './words.js';
+import {error, known, shortened} from './words.js';
 
 const LEFT = 200, RIGHT = 26, ROW = 26, TOP = 8;
 
@@ -10,16 +11,17 @@ const relative = (output) => ({
   ...output,
   original: output.original_relative,
   current: output.now.relative,
-  bound: output.now.relative_allowed,
+  // Nothing was allowed where nothing was held to rounding.
+  bound: output.verdict !== 'fail' && output.now.relative_allowed === 0 ?
+      undefined :
+      output.now.relative_allowed,
   meaning: output.in_fp64.relative,
 });
 
-const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
-
 const description = (o) =>
     `${o.path} ${o.type}: original ${error(o.original)}, now ${error(o.current)}, ` +
-    `allowed ${error(o.bound)}, L2 ${error(o.l2)}; the two forms in fp64 ${
-        error(o.meaning)} apart` +
+    `${o.bound === undefined ? '' : `allowed ${error(o.bound)}, `}L2 ${
+        error(o.l2)}; the two forms in fp64 ${error(o.meaning)} apart` +
     `${o.problem ? `. ${o.problem}` : ''}`;
 
 const errorPlot = (rows) => {
@@ -35,7 +37,11 @@ const errorPlot = (rows) => {
       axis(scale, TOP, bottom), rows.map((o, i) => {
         const y = TOP + (i + 0.5) * ROW;
         return svg(
-            'g', {class: o.passed ? 'passed' : 'failed'}, svg('title', {}, description(o)),
+            'g',
+            {class: o.passed                ? 'passed' :
+                 o.verdict === 'not judged' ? 'open' :
+                                              'failed'},
+            svg('title', {}, description(o)),
             svg('rect', {x: 0, y: y - ROW / 2, width: WIDTH, height: ROW, class: 'hit'}),
             text(LEFT - 12, y + 4, shortened(o.path, 27), 'row'),
             known(o.bound) &&
@@ -48,14 +54,19 @@ const errorPlot = (rows) => {
       }));
 };
 
-const legend = () =>
-    h('p', {class: 'legend'}, h('span', {class: 'key original'}, 'original'),
-      h('span', {class: 'key current'}, 'now'), h('span', {class: 'key bound'}, 'allowed'));
+const legend = (sets) => {
+  const bounded =
+      sets.some((set) => set.outputs.some((o) => !o.exact && relative(o).bound !== undefined));
+  return h(
+      'p', {class: 'legend'}, h('span', {class: 'key original'}, 'original'),
+      h('span', {class: 'key current'}, 'now'),
+      bounded && h('span', {class: 'key bound'}, 'allowed'));
+};
 
 const setView = (set) => {
   const numbers = set.outputs.filter((o) => !o.exact).map(relative);
   const exact = set.outputs.filter((o) => o.exact);
-  const wrong = set.outputs.filter((o) => !o.passed);
+  const wrong = set.outputs.filter((o) => !o.passed && o.verdict !== 'not judged');
   return h(
       'div', {class: 'set'}, h('h3', {}, 'Inputs: ', set.inputs),
       numbers.length > 0 && firstOf(numbers, 30, errorPlot),
@@ -67,39 +78,44 @@ const setView = (set) => {
       wrong.map((o) => h('p', {class: 'problem'}, `${o.path}: ${o.problem}`)));
 };
 
+// What was not judged is neither good nor bad.
+const tone = (judged) => judged.passed ? 'good' : judged.verdict === 'not judged' ? 'quiet' : 'bad';
+
+const siteCell = ({site, transformation}) =>
+    h('td', {class: 'site'}, h('code', {}, site), h('div', {class: 'quiet'}, transformation));
+
 const stepTable = (steps) =>
     h('table', {},
       h('thead', {},
         h('tr', {},
-          ['Step', 'Transformation', 'Site', 'Error', 'Added', ''].map(
+          ['Step', 'Site', 'L2 error', 'Largest', 'Added', ''].map(
               (t, i) =>
-                  h('th', {scope: 'col', class: [0, 3, 4].includes(i) ? 'number' : null}, t)))),
+                  h('th', {scope: 'col', class: [0, 2, 3, 4].includes(i) ? 'number' : null}, t)))),
       h('tbody', {},
         steps.map(
             (s) =>
-                h('tr', {}, h('td', {class: 'number'}, s.id), h('td', {}, s.transformation),
-                  h('td', {class: 'site'}, h('code', {}, s.site)),
+                h('tr', {}, h('td', {class: 'number'}, s.id), siteCell(s),
+                  h('td', {class: 'number'}, s.worst.exact ? '\u2013' : error(s.worst.l2)),
                   h('td', {class: 'number'}, s.worst.exact ? 'equal' : error(s.worst.now.relative)),
                   h('td', {class: 'number'}, error(s.added)),
-                  h('td', {class: s.passed ? 'good' : 'bad'}, s.worst.verdict)))));
+                  h('td', {class: tone(s.worst)}, s.worst.verdict)))));
 
 const powerTable = (steps) =>
     h('table', {},
       h('thead', {},
         h('tr', {},
-          ['Step', 'Transformation', 'Site', 'Noticed from'].map(
-              (t, i) =>
-                  h('th', {scope: 'col', class: [0, 3].includes(i) ? 'number' : null}, t)))),
+          ['Step', 'Site', 'Noticed from'].map(
+              (t, i) => h('th', {scope: 'col', class: [0, 2].includes(i) ? 'number' : null}, t)))),
       h('tbody', {},
         steps.map(
             (s) =>
-                h('tr', {}, h('td', {class: 'number'}, s.id), h('td', {}, s.transformation),
-                  h('td', {class: 'site'}, h('code', {}, s.site)),
+                h('tr', {}, h('td', {class: 'number'}, s.id), siteCell(s),
                   h('td', {class: 'number'}, s.noticed === null ? 'never' : error(s.noticed))))));
 
 const WORDS = {
   'pass': 'Computes what its original did',
-  'lossy': 'Differs from its original, as it is meant to',
+  'lossy': 'Differs from its original within the error budget',
+  'not judged': 'Not judged: no budget given',
   'cannot tell': 'Cannot tell whether it computes what its original did',
   'fail': 'Differs from its original',
 };
@@ -107,17 +123,18 @@ const WORDS = {
 export const verifyView = (result) => {
   if (result.missing) return [note(result.missing)];
   return [
-    h('p', {class: `verdict ${result.passed ? 'good' : 'bad'}`}, WORDS[result.verdict]),
+    h('p', {class: `verdict ${tone(result)}`}, WORDS[result.verdict]),
     result.verdict === 'cannot tell' && note(`${result.reason}.`),
     result.lossy &&
         note(
             `Lossy steps: ${result.lossy.steps.length}. Relative L2 error: ` +
-            `${error(result.lossy.error)}.`),
+            `${error(result.lossy.error)}` +
+            `${result.lossy.budget ? `, budget ${error(result.lossy.budget)}.` : '.'}`),
     note(
         result.reference === 'fp64' ?
             'Relative errors of both forms against the original in double precision.' :
             `Differences from the original in its own precision: ${result.why_not_fp64}`),
-    legend(),
+    legend(result.sets),
     result.sets.map(setView),
     result.steps.length > 0 &&
         [h('h3', {}, 'Each step by itself'), firstOf(result.steps, 30, stepTable)],

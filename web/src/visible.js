@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What there is to draw: the items that no closed group hides, and the edges between them, merged.
 
 // For each node the item that stands for it: itself, or the outermost closed group around it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Numbers as people read them.
 
 export const count = (n) => n.toLocaleString('en-US');
@@ -22,10 +24,17 @@ export const duration = (seconds) => {
   return `${(seconds * factor).toPrecision(3)} ${unit}`;
 };
 
-// 3.2e-7; JSON has null for what is not a finite number.
-export const error = (x) => x === null || x === undefined ? 'not finite' :
-    x === 0                                               ? '0' :
-                                                            x.toExponential(1);
+// JSON has null for what is not a finite number.
+export const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
+
+// 3.2e-7
+export const error = (x) => !known(x) ? 'not finite' : x === 0 ? '0' : x.toExponential(1);
+
+// 1.14x, of what may be no finite number
+export const times = (x) => known(x) ? `${x.toFixed(x < 10 ? 2 : 1)}\u00d7` : 'not finite';
+
+// The class of a speed as bench says it.
+export const toneOfSpeed = (speed) => ({faster: 'good', slower: 'bad'})[speed] ?? 'neutral';
 
 export const shortened = (text, longest) =>
     text.length <= longest ? text : `${text.slice(0, longest - 1)}\u2026`;

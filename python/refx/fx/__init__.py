@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformations of ``torch.fx.GraphModule`` that can be taken back.
 
 The names, arguments and meaning of ``optimum.fx.optimization``: change the import, nothing else.
@@ -21,6 +22,7 @@ from . import _library
 from ._base import NothingReversed, ReversibleTransformation, Transformation
 from ._compose import compose
 from ._library import *  # noqa: F403
+from ._optimizer import StaleOptimizer, remap_optimizer
 from ._rule import Rule
 from ._tools import Explanation, Refusal, Site, bisect, explain, forget, log, reverse
 
@@ -31,6 +33,7 @@ __all__ = [
     "ReversibleTransformation",
     "Rule",
     "Site",
+    "StaleOptimizer",
     "Step",
     "Transformation",
     "bisect",
@@ -38,6 +41,7 @@ __all__ = [
     "explain",
     "forget",
     "log",
+    "remap_optimizer",
     "reverse",
 ]
 __all__ += _library.__all__

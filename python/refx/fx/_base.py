@@ -1,8 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a transformation is, and how to write one."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import warnings
 from abc import ABC, abstractmethod
@@ -11,7 +11,6 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from . import _late
 from ._history import STAMP, History
 from ._marks import marks_of
 
@@ -38,9 +37,9 @@ class Transformation(ABC):
 
         Args:
             graph_module: what to rewrite, in place.
-            lint_and_recompile: check the graph, and have its code generated again, which is done
-                when it is first needed. ``False`` leaves out the check: a pass of your own may
-                leave the graph unfinished, and a later one finish it; both are one step then.
+            lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards. With ``False``
+                the former code stays until ``recompile()`` is called; a pass of your own may leave
+                the graph unfinished, and a later one finish it: both are one step then.
         """
         require_graph_module(self, graph_module)
         return finish(self._run(graph_module, lint_and_recompile), lint_and_recompile)
@@ -55,6 +54,9 @@ class Transformation(ABC):
         parameters = ", ".join(f"{k}={v!r}" for k, v in sorted(vars(self).items()))
         name = f"{cls.__module__}.{cls.__qualname__}"
         return f"{name}({parameters})" if parameters else name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in sorted(vars(self).items()))})"
 
     def mark_as_transformed(self, node: Node) -> None:
         """Marks a node as transformed by this transformation."""
@@ -100,9 +102,9 @@ class ReversibleTransformation(Transformation):
 
         Args:
             graph_module: what to rewrite, in place.
-            lint_and_recompile: check the graph, and have its code generated again, which is done
-                when it is first needed. ``False`` leaves out the check: a pass of your own may
-                leave the graph unfinished, and a later one finish it; both are one step then.
+            lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards. With ``False``
+                the former code stays until ``recompile()`` is called; a pass of your own may leave
+                the graph unfinished, and a later one finish it: both are one step then.
             reverse: take back what this transformation did.
         """
         if not reverse:
@@ -131,6 +133,9 @@ class ReversibleTransformation(Transformation):
 
 
 def require_graph_module(transformation: Transformation, given: Any) -> None:
+    if not isinstance(given, GraphModule) and hasattr(given, "to_exported"):
+        raise TypeError(f"{type(transformation).__name__} takes a torch.fx.GraphModule, not a refx.Model; "
+                        "model.apply(...) rewrites it, and model.to_exported().module() is a GraphModule")
     if not isinstance(given, GraphModule):
         raise TypeError(f"{type(transformation).__name__} takes a torch.fx.GraphModule, not a {type(given).__name__}; "
                         "torch.fx.symbolic_trace(model) makes one, and refx.export(model, args).apply(...) rewrites "
@@ -146,13 +151,11 @@ def finished(graph_module: GraphModule) -> None:
 
 
 def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
-    history = History.find(graph_module)
-    with history.lock if history is not None else contextlib.nullcontext():
-        if lint_and_recompile:
-            finished(graph_module)
-        if lint_and_recompile and not _core.passes_lint(graph_module.graph):
-            graph_module.graph.lint()  # which says what is wrong
-        if not _late.recompile(graph_module) and lint_and_recompile:
+    """Lints and recompiles the GraphModule, if that was asked for."""
+    if lint_and_recompile:
+        with History.at_work(graph_module) as history:  # no other thread edits the graph meanwhile
+            history.require_finished(graph_module)
+            graph_module.graph.lint()
             graph_module.recompile()
     return graph_module
 

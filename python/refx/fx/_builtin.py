@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformations that the library does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several transformations as one."""
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ class Composition(Transformation):
     @property
     def signature(self) -> str:
         return f"compose({', '.join(part.signature for part in self._parts)})"
+
+    def __repr__(self) -> str:
+        parts = [repr(part) for part in self._parts] + ([] if self._inplace else ["inplace=False"])
+        return f"compose({', '.join(parts)})"
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
         """Applies the parts, left to right."""

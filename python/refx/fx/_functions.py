@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions that a graph calls: their names in the library, and the functions of such names.
 
 What a name means is the library's to say. Here a Python object becomes a name, and a name an object.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The history of one GraphModule: what the library knows of it, and the Python objects behind that.
 
 It hangs on the GraphModule in two places, because pickle drops ``meta`` and keeps attributes, and
@@ -16,8 +17,8 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from .. import _core
-from .._step import Step
-from . import _functions
+from .._step import Step, warn_of_dropped
+from . import _functions, _optimizer
 
 _ATTRIBUTE = "_refx"
 STAMP = "_refx_made"  # on modules and tensors that transformations made: their signatures
@@ -38,6 +39,7 @@ class History:
         # The author's code left the graph in no state to be read: the steps and modules before it ran.
         self.unfinished: tuple[list[int], dict[str, torch.nn.Module]] | None = None
         self._saved_names: list[str] = []
+        self._copied_graph: Graph | None = None  # of a copy, until its nodes are in the tables
 
     # ---- where it hangs ------------------------------------------------------------------------
 
@@ -142,34 +144,41 @@ class History:
                 node = self.tables.node(number)
                 if node is not None and node.name != name:
                     self.renamed[number] = name
-        self.graph = graph_module.graph
+        self.graph, self._copied_graph = graph_module.graph, None
 
     def apply(self, graph_module: GraphModule, transformation: str, signature: str,
               part_of: str | None = None) -> list[int]:
+        held = list(graph_module.parameters())
         steps, changed = self.mirror.apply(transformation, signature)
         if (part_of or signature) != transformation:
             self.tables.signatures.update(dict.fromkeys(steps, part_of or signature))
         try:
             self._write(graph_module, changed)
         except BaseException:  # a hook of the graph's raised, or Ctrl-C
-            changed = self.mirror.reverse(steps, "cascade", True)
+            changed, _ = self.mirror.reverse(steps, "cascade", True)
             self.mirror.write(self.tables, graph_module, changed, False)
             raise
+        _optimizer.watch(held + _optimizer.note(self.mirror.made()), graph_module)
         return steps
 
     def reverse(self, graph_module: GraphModule, steps: list[int], dependents: str = "reapply",
                 discard_changes: bool = False) -> None:
         if not steps:
             return
-        changed = self.mirror.reverse(steps, dependents, discard_changes)
+        made, held = self.mirror.made(), list(graph_module.parameters())
+        concerned, frozen = _optimizer.note(made) + held, _optimizer.changed_flags(made)
+        changed, dropped = self.mirror.reverse(steps, dependents, discard_changes)
         try:
             self._write(graph_module, changed)
         except BaseException:  # there is no way back: so all of the way
             self.mirror.write(self.tables, graph_module, changed, False)
             graph_module.recompile()
             raise
+        _optimizer.set_flags(frozen, graph_module)
+        _optimizer.watch(concerned + _optimizer.note(self.mirror.made()), graph_module)
         if self.mirror.has_steps():
             self.prune()
+        warn_of_dropped(dropped, stacklevel=5)
 
     def _write(self, graph_module: GraphModule, changed: _core.ChangedObjects) -> None:
         self._rename_nodes(graph_module.graph)
@@ -243,7 +252,7 @@ class History:
         try:
             self.read(graph_module)
         except _core.Error:  # it is in no state to be read
-            changed = self.mirror.reverse(self._newer(steps), "cascade", True)
+            changed, _ = self.mirror.reverse(self._newer(steps), "cascade", True)
             self.keep_displaced(graph_module, before)
             self.mirror.write_all(self.tables, graph_module, changed)
             graph_module.recompile()
@@ -348,12 +357,25 @@ class History:
         shared = {key: state.pop(key) for key in ("erased", "objects", "functions")}
         history = History._load({**copy.deepcopy(state, memo), **shared})
         memo[id(self)] = history
+        history._copied_graph = self._copy_graph(memo)
         # A GraphModule that was unpickled and not used since has it as an attribute only, which
         # GraphModule.__deepcopy__ drops: so give it to the copy that is being made.
         unfinished = [v for v in memo.values() if isinstance(v, GraphModule) and not v.__dict__]
         if unfinished:
             unfinished[-1].__dict__[_ATTRIBUTE] = history
         return history
+
+    def _copy_graph(self, memo: dict[int, Any]) -> Graph | None:
+        """Copies the graph with its marks. The GraphModule that is being copied finds it in ``memo``."""
+        graph = self._copied_graph if self.graph is None else self.graph
+        if graph is None:
+            return None
+        copied_graph: Graph = copy.deepcopy(graph, memo)
+        for node, copied in zip(graph.nodes, copied_graph.nodes):
+            marks = vars(node).get("transformations")
+            if isinstance(marks, set):
+                copied.transformations = set(marks)
+        return copied_graph
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A class for every transformation that the library has.
 
 The library's list is the only one: what is registered there is here, under the same name in CamelCase.

@@ -1,7 +1,8 @@
-"""``node.transformations``: the signatures of the transformations that a node is marked by.
+# SPDX-License-Identifier: Apache-2.0
+"""``node.transformations``: the signatures of the transformations that marked a node.
 
-An attribute of the node, as in optimum.fx. torch.fx drops attributes when it
-copies or unpickles a graph; the history of the GraphModule sets them again, when one is first asked for.
+An attribute of the node, as in optimum.fx. A node without marks does not have it. torch.fx copies no
+attributes of nodes: ``History.attach`` restores the marks of a copy from its history.
 """
 
 from __future__ import annotations
@@ -12,28 +13,14 @@ from torch.fx import GraphModule, Node
 
 from ._history import History
 
-_NAME = "transformations"
-
-
-class _OfCopies:
-    """Stands in the class of nodes; a node that has the attribute is not asked here."""
-
-    def __get__(self, node: Node | None, owner: type) -> Any:
-        if node is not None:
-            graph_module = node.graph.owning_module
-            if isinstance(graph_module, GraphModule):
-                history = History.find(graph_module)
-                if history is not None and history.graph is None:
-                    with history.lock:
-                        history.attach(graph_module)
-            if _NAME in vars(node):
-                return vars(node)[_NAME]
-        raise AttributeError(f"a node that no transformation marked has no attribute '{_NAME}'")
-
-
-setattr(Node, _NAME, _OfCopies())
-
 
 def marks_of(node: Node) -> set[Any]:
-    found = getattr(node, _NAME, None)
+    """The marks of a node, restored first if its GraphModule is a copy that refx has not read yet."""
+    graph_module = node.graph.owning_module
+    if isinstance(graph_module, GraphModule):
+        history = History.find(graph_module)
+        if history is not None and history.graph is None:
+            with history.lock:
+                history.attach(graph_module)
+    found = getattr(node, "transformations", None)
     return found if isinstance(found, set) else set()

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules, on GraphModules."""
 
 from __future__ import annotations

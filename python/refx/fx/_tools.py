@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What refx adds to transformations: to explain, list, take back and search steps."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from torch.fx import GraphModule, Node
 
@@ -95,15 +96,15 @@ def log(graph_module: GraphModule) -> list[Step]:
         return list(history.by_refx())
 
 
-def reverse(graph_module: GraphModule, what: None | int | str | Step = None, *,
+def reverse(graph_module: GraphModule, what: None | int | str | Step | Iterable[int | str | Step] = None, *,
             dependents: str = "reapply", discard_changes: bool = False,
             lint_and_recompile: bool = True) -> GraphModule:
     """Takes steps back.
 
     Args:
         graph_module: the GraphModule, changed in place.
-        what: a step or its id; a transformation's name or a site, with ``*`` and ``?``; ``None`` is
-            every step.
+        what: a step or its id; a transformation's name or a site, with ``*`` and ``?``; a list of
+            these; ``None`` is every step.
         dependents: what happens to later steps that build on a reversed one: ``"reapply"`` applies
             them again where they still match, ``"cascade"`` reverses them too, ``"refuse"`` raises.
         discard_changes: drop what was trained since, where it cannot be carried back.
@@ -117,14 +118,19 @@ def reverse(graph_module: GraphModule, what: None | int | str | Step = None, *,
         if what is None:
             steps = [step.id for step in history.by_refx()]
         else:
-            if isinstance(what, Step):
-                own = next((step for step in history.steps() if step.id == what.id), None)
-                if own is None or (own.transformation, own.site) != (what.transformation, what.site):
-                    raise _core.Error(f"{what} is not a live step of this GraphModule")
-                what = what.id
-            steps = history.mirror.select(str(what))
+            chosen = [what] if isinstance(what, (int, str, Step)) else list(what)
+            steps = list(dict.fromkeys(step for one in chosen for step in _select(history, one)))
         history.reverse(graph_module, steps, dependents, discard_changes)
     return finish(graph_module, lint_and_recompile)
+
+
+def _select(history: History, what: int | str | Step) -> list[int]:
+    if isinstance(what, Step):
+        own = next((step for step in history.steps() if step.id == what.id), None)
+        if own is None or (own.transformation, own.site) != (what.transformation, what.site):
+            raise _core.Error(f"{what} is not a live step of this GraphModule")
+        what = what.id
+    return history.mirror.select(str(what))
 
 
 def bisect(graph_module: GraphModule, check: Callable[[GraphModule], bool | None], *,

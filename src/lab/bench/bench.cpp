@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/bench.h"
 
 #include <ATen/Parallel.h>
@@ -6,6 +8,7 @@
 
 #include <filesystem>
 
+#include "exec/own_state.h"
 #include "lab/bench/contest.h"
 #include "lab/run/machine.h"
 #include "lab/run/on_device.h"
@@ -42,7 +45,7 @@ class Bench {
     describe();
     note_if_busy(result_.notes);
     const Model other = options_.against ? *options_.against : original_of(model_);
-    if (options_.against) check_inputs_fit(other, inputs_, result_.before);
+    if (options_.against) check_inputs_fit(other, inputs_.values, result_.before);
     const MakeRunner after = fresh(model_);
     result_.contest = measure("the whole model", fresh(other), after, options_.measure.seconds);
     if (options_.per_step) measure_steps(after);
@@ -57,8 +60,11 @@ class Bench {
     if (!options_.against && model_.history().empty())
       result_.notes.push_back("the model has no steps: it was compared with itself");
     Inputs inputs = sized_inputs(model_, options_.measure);
-    inputs_ = on_device(inputs.values, device_);
+    inputs_ = on_device(inputs, device_);
     result_.inputs = describe_inputs(inputs);
+    result_.calls = inputs.next.size();
+    result_.tokens = count_tokens(model_, inputs);
+    if (inputs.next.empty() && keeps_state(model_)) result_.notes.push_back(kOneCallWasMade);
     result_.device = device_.str();
     result_.machine = describe_machine(device_);
     result_.threads = at::get_num_threads();
@@ -114,7 +120,7 @@ class Bench {
   const c10::Device device_;
   const std::unique_ptr<Clock> clock_;
   const Environment environment_;
-  std::vector<c10::IValue> inputs_;
+  Inputs inputs_;
   std::size_t done_ = 0, total_ = 1;
   Benchmark result_;
 };

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -27,6 +29,20 @@ std::string ratio(const Contest& c) {
   return fmt::format("{:.3f}x ({:.3f} .. {:.3f})", c.ratio, c.low, c.high);
 }
 
+double per_second(std::int64_t count, const Timing& timing) {
+  return timing.median > 0 ? static_cast<double>(count) / timing.median : 0;
+}
+
+// How fast a sequence is in the words of those who decode.
+std::string rates_of(const Benchmark& b) {
+  const bool tokens = b.tokens > 0;
+  const std::int64_t count = tokens ? b.tokens : static_cast<std::int64_t>(b.calls);
+  return fmt::format(
+      "{} calls in each run, after a first one that is not timed: {:.1f} {} before, {:.1f} after\n",
+      b.calls, per_second(count, b.contest.before), tokens ? "tokens/s" : "calls/s",
+      per_second(count, b.contest.after));
+}
+
 std::string steps_of(const std::vector<StepSpeed>& steps) {
   std::vector<Row> rows = {{"step", "transformation", "site", "gives", "verdict"}};
   for (const StepSpeed& s : steps)
@@ -50,6 +66,7 @@ std::string to_text(const Benchmark& b, Phrase words) {
       columns({row_of("before", b.before, c.before), row_of("after", b.after, c.after)});
   text += fmt::format("{}: {}, 99% confidence, {} rounds\n", to_string(c.speed), ratio(c),
                       c.rounds.size());
+  if (b.calls > 0) text += rates_of(b);
   if (!b.steps.empty()) text += "\n" + steps_of(b.steps);
   text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", printable(b.inputs),
                       b.device, b.threads, b.threads == 1 ? "" : "s", b.machine);
@@ -76,6 +93,15 @@ std::string to_json(const Benchmark& b, Phrase words) {
   json.object(Json::kLines).member("before", b.before).member("after", b.after);
   json.member("inputs", b.inputs).member("device", b.device).member("threads", b.threads);
   json.member("mode", "inference").member("machine", b.machine).member("confidence", 0.99);
+  if (b.calls > 0) {
+    json.member("calls", b.calls).member("tokens", b.tokens);
+    const auto rates = [&](const char* name, std::int64_t count) {
+      json.key(name).object().member("before", per_second(count, b.contest.before));
+      json.member("after", per_second(count, b.contest.after)).end();
+    };
+    rates("calls_per_second", static_cast<std::int64_t>(b.calls));
+    if (b.tokens > 0) rates("tokens_per_second", b.tokens);
+  }
   write(json.key("contest"), b.contest);
   json.key("steps").array(Json::kLines);
   for (const StepSpeed& s : b.steps) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/bench/contest.h"
 
 #include <algorithm>
@@ -26,13 +28,13 @@ class Side {
 
   // A runner in fresh memory, warmed up.
   void renew() {
-    runner_ = nullptr;  // its memory may be taken again
+    runner_ = {};  // its memory may be taken again
     runner_ = fresh_();
-    for (int i = 0; i < kWarmUps; ++i) once_ = clock_.time(runner_, 1);
+    for (int i = 0; i < kWarmUps; ++i) once_ = time(1);
   }
 
   void plan(double block_seconds) {
-    once_ = std::min({clock_.time(runner_, 1), clock_.time(runner_, 1), once_});
+    once_ = std::min({time(1), time(1), once_});
     runs_per_sample_ = std::max(1, static_cast<int>(std::ceil(kSample / std::max(once_, 1e-9))));
     const double sample = once_ * runs_per_sample_;
     samples_per_block_ = std::clamp(static_cast<int>(block_seconds / sample), 2, 10'000);
@@ -43,7 +45,7 @@ class Side {
   void begin_round() { round_.clear(); }
   void block() {
     for (int i = 0; i < samples_per_block_; ++i)
-      round_.push_back(clock_.time(runner_, runs_per_sample_) / runs_per_sample_);
+      round_.push_back(time(runs_per_sample_) / runs_per_sample_);
   }
   double end_round() {
     runs_ += round_.size() * static_cast<std::size_t>(runs_per_sample_);
@@ -56,6 +58,16 @@ class Side {
   }
 
  private:
+  double time(int runs) {
+    if (!runner_.prepare) return clock_.time(runner_.run, runs);
+    double sum = 0;
+    for (int i = 0; i < runs; ++i) {
+      runner_.prepare();
+      sum += clock_.time(runner_.run, 1);
+    }
+    return sum;
+  }
+
   const MakeRunner& fresh_;
   Clock& clock_;
   Runner runner_;

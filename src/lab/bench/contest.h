@@ -1,5 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <optional>
 
@@ -9,14 +11,21 @@
 namespace refx {
 
 // Runs one model once, on memory of its own.
-using Runner = std::function<void()>;
+struct Runner {
+  Runner() = default;
+  template <std::invocable F>
+  Runner(F f) : run(std::move(f)) {}
+
+  std::function<void()> run;
+  std::function<void()> prepare = {};  // has to be called before each run, and is not timed
+};
 // Makes a runner in fresh memory.
 using MakeRunner = std::function<Runner()>;
 
 // Runs with these inputs, in copies of its own of them and of the state that a run writes; captured
-// on a device and replayed there if one is given.
-MakeRunner runs_of(const Model& model, std::vector<c10::IValue> inputs,
-                   std::optional<c10::Device> capture_on = {});
+// on a device and replayed there if one is given. The first call of a sequence prepares each run,
+// which is those after it.
+MakeRunner runs_of(const Model& model, Inputs inputs, std::optional<c10::Device> capture_on = {});
 
 struct ContestOptions {
   int rounds = 10;

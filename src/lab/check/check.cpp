@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/check.h"
 
 #include <c10/util/Exception.h>
@@ -6,6 +8,7 @@
 #include <algorithm>
 #include <map>
 
+#include "exec/allocation_limit.h"
 #include "lab/check/trial.h"
 #include "lab/run/run_once.h"
 #include "refx/error.h"
@@ -20,6 +23,7 @@ using checking::Instance;
 using checking::Recipe;
 using checking::Trial;
 
+constexpr std::uint64_t kLargestTensor = 64 << 20;  // bytes: a text may ask for any size
 constexpr int kPatience = 5;  // times as many instances, where few are found …
 constexpr int kEnough = 4;    // … fewer than one in so many
 
@@ -38,6 +42,7 @@ class Checker {
     // oneDNN crashes in some convolutions of few halves, on processors with matrix units: sizes
     // that are drawn at random find them.
     const Environment environment(1, /*onednn=*/false);
+    const exec::AllocationLimit limit(kLargestTensor);
     for (std::size_t form = 0; form < definition_.before.size(); ++form) {
       result_.forms.emplace_back();
       try_form(form);
@@ -70,6 +75,7 @@ class Checker {
         ++check.refused;
         ++reasons[trial.why];
       } else {
+        ++check.failed;
         failing_ = *guess.recipe;
         failure_ = std::move(trial);
       }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +19,7 @@ FormCheck all_forms(const RuleCheck& check) {
     all.tried += form.tried;
     all.found += form.found;
     all.refused += form.refused;
+    all.failed += form.failed;
     all.compared += form.compared;
     for (const auto& [reason, times] : form.reasons) {
       const auto it = std::find_if(all.reasons.begin(), all.reasons.end(),
@@ -36,13 +39,13 @@ FormCheck all_forms(const RuleCheck& check) {
 
 std::string to_text(const std::vector<RuleCheck>& checks) {
   constexpr std::size_t kReasons = 2;
-  std::vector<Row> rows = {{"rule", "tried", "found", "compared", "refused", "verdict"}};
+  std::vector<Row> rows = {{"rule", "tried", "found", "compared", "refused", "failed", "verdict"}};
   std::string details;
   for (const RuleCheck& check : checks) {
     const FormCheck all = all_forms(check);
     rows.push_back({check.name, std::to_string(all.tried), std::to_string(all.found),
                     std::to_string(all.compared), std::to_string(all.refused),
-                    to_string(check.verdict)});
+                    std::to_string(all.failed), to_string(check.verdict)});
     if (!check.passed()) {
       details += fmt::format("\n{}: {}\n", printable(check.name), printable(check.problem));
       for (std::size_t i = 0; i < std::min(kReasons, all.reasons.size()); ++i)
@@ -62,7 +65,9 @@ std::string to_json(const std::vector<RuleCheck>& checks) {
     json.key("forms").array();
     for (const FormCheck& form : check.forms) {
       json.object().member("tried", form.tried).member("found", form.found);
-      json.member("compared", form.compared).member("refused", form.refused);
+      json.member("compared", form.compared)
+          .member("refused", form.refused)
+          .member("failed", form.failed);
       json.key("reasons").array();
       for (const auto& [reason, times] : form.reasons)
         json.object().member("reason", reason).member("times", times).end();

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Shapes and literals are found by trying: call by call, the variables that it is the first to use
 // are drawn until it runs.
 
@@ -74,6 +76,32 @@ Hints hints_of(const Definition& rule, const std::string& variable) {
   return hints;
 }
 
+// Whether a form may do without a variable: as an operand that is left out together with its call,
+// or as an argument that the schema lets be None.
+bool may_be_absent(const Body& body, const std::string& variable) {
+  const Graph& graph = body.model.graph();
+  const Arg id(body.named.at(variable));
+  for (NodeId user : graph.users(body.named.at(variable))) {
+    if (graph[user].op != Opcode::call_function) continue;
+    const Reading reading = rules::read_form(body, user);
+    const c10::FunctionSchema* schema = book::Call(body.model, graph[user]).schema();
+    for (const Reading::Given& given : reading.args) {
+      if (!(given.value == id)) continue;
+      static constexpr std::string_view kNeutral[] = {"add", "sub", "mul", "div"};
+      const bool operand =
+          given.name == "other" &&
+          std::find(std::begin(kNeutral), std::end(kNeutral), reading.name) != std::end(kNeutral);
+      const auto at =
+          schema ? schema->argumentIndexWithName(std::string(given.name)) : std::nullopt;
+      const bool optional =
+          at && schema->arguments()[static_cast<std::size_t>(*at)].type()->kind() ==
+                    c10::TypeKind::OptionalType;
+      if (!operand && !optional && given.name != "dtype") return false;
+    }
+  }
+  return true;
+}
+
 // ---- one instance ------------------------------------------------------------------------------
 
 class Guesser {
@@ -116,7 +144,9 @@ class Guesser {
   void leave_out() {
     for (std::size_t i = 0; i < rule_.variables.size(); ++i) {
       const bool unused = !uses(rule_.variables[i].name);
-      if (unused || (rule_.variables[i].otherwise && random_.one_in(2)))
+      const bool optional = rule_.variables[i].otherwise.has_value();
+      if (unused ||
+          (optional && random_.one_in(2) && may_be_absent(body_, rule_.variables[i].name)))
         recipe_.variables[i] = {.made = true, .absent = true};
     }
   }
@@ -472,7 +502,7 @@ class Guesser {
     const Sizes from = near_.empty() ? Sizes{1} : near_[0];
     const std::int64_t all = elements(from);
     Sizes to = from;
-    switch (random_.below(4)) {
+    switch (random_.below(5)) {
       case 0:  // two sizes as one
         if (to.size() >= 2) merge(to, random_.below(static_cast<std::int64_t>(to.size()) - 1));
         break;
@@ -486,6 +516,14 @@ class Guesser {
         const std::int64_t others = elements(to) / std::max<std::int64_t>(to.back(), 1);
         if (others == 0 || all % others != 0) break;
         to.back() = all / others;
+        break;
+      }
+      case 3: {  // the first size as two
+        if (to.empty() || to[0] < 1) break;
+        const std::int64_t first = random_.pick<std::int64_t>({1, 2, 3, to[0]});
+        if (to[0] % first != 0) break;
+        to[0] /= first;
+        to.insert(to.begin(), first);
         break;
       }
       default:
@@ -580,7 +618,8 @@ std::vector<Recipe> simpler(const Definition& rule, const Recipe& recipe) {
   for (std::size_t i = 0; i < recipe.variables.size(); ++i) {
     const Choice& choice = recipe.variables[i];
     if (choice.absent) continue;
-    if (rule.variables[i].otherwise)
+    if (rule.variables[i].otherwise &&
+        may_be_absent(rule.before[recipe.form], rule.variables[i].name))
       add([&](Recipe& r) { r.variables[i] = {.made = true, .absent = true}; });
     if (rules::number_of(choice.literal)) {
       add([&](Recipe& r) { r.variables[i].as_tensor = r.variables[i].inverse = false; });

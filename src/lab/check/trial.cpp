@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/check/trial.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -10,7 +12,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "io/size_expression.h"
 #include "lab/run/run_once.h"
 #include "lab/verify/in_double.h"
 #include "refx/builder.h"
@@ -22,6 +23,7 @@
 #include "refx/validate.h"
 #include "refx/verify.h"
 #include "util/first_line.h"
+#include "util/size_expression.h"
 
 namespace refx::checking {
 

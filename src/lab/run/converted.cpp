@@ -1,32 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/run/converted.h"
 
+#include "graph_json/subgraph.h"
 #include "ir/content.h"
 #include "refx/editor.h"
 #include "refx/reverse.h"
 
 namespace refx {
 
-Arg mapped(const Arg& arg, const std::function<Arg(const Arg&)>& leaf) {
-  const auto all = [&](const Args& args) {
-    Args out;
-    for (const Arg& item : args) out.push_back(mapped(item, leaf));
-    return out;
-  };
-  if (const auto* list = arg.get<List>()) return List{all(list->items)};
-  if (const auto* tuple = arg.get<Tuple>()) return Tuple{all(tuple->items)};
-  if (const auto* slice = arg.get<Slice>()) return Slice{all(slice->parts)};
-  if (const auto* dict = arg.get<Dict>()) {
-    Dict out;
-    for (const auto& [key, value] : dict->items) out.items.emplace_back(key, mapped(value, leaf));
-    return out;
+namespace {
+
+// Nodes in branches and loops are converted as well.
+void convert_subgraphs(Node& call, const std::function<void(Node&)>& node) {
+  for (Arg& arg : call.args) {
+    if (!is_subgraph(arg)) continue;
+    Subgraph subgraph = read_subgraph(arg);
+    Editor editor(subgraph.model);
+    for (NodeId id : subgraph.model.graph()) {
+      Node changed = subgraph.model.graph()[id];
+      node(changed);
+      convert_subgraphs(changed, node);
+      if (!(changed == subgraph.model.graph()[id])) editor.set_node(id, std::move(changed));
+    }
+    editor.commit_as_origin();
+    arg = write_subgraph(subgraph);
   }
-  return leaf(arg);
 }
 
-void map_arguments(Node& node, const std::function<Arg(const Arg&)>& leaf) {
-  for (Arg& arg : node.args) arg = mapped(arg, leaf);
-  for (auto& [name, arg] : node.kwargs) arg = mapped(arg, leaf);
-}
+}  // namespace
 
 Model converted(const Model& model, const std::function<at::Tensor(const at::Tensor&)>& tensor,
                 const std::function<void(Node&)>& node) {
@@ -44,6 +46,7 @@ Model converted(const Model& model, const std::function<at::Tensor(const at::Ten
   for (NodeId id : model.graph()) {
     Node changed = model.graph()[id];
     node(changed);
+    convert_subgraphs(changed, node);
     if (!(changed == model.graph()[id])) editor.set_node(id, std::move(changed));
   }
   editor.commit_as_origin(model.source());

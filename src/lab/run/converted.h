@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,10 +8,6 @@
 #include "refx/model.h"
 
 namespace refx {
-
-// The argument with every value in it, however deep, replaced by what the function gives for it.
-Arg mapped(const Arg& arg, const std::function<Arg(const Arg&)>& leaf);
-void map_arguments(Node& node, const std::function<Arg(const Arg&)>& leaf);
 
 // A copy, without history, whose tensors and nodes went through these functions. Tied tensors stay
 // one tensor.

@@ -1,7 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/run/forms.h"
 
+#include <algorithm>
+
+#include "book/higher_order.h"
 #include "ir/dependence.h"
 #include "refx/reverse.h"
+#include "refx/transforms.h"
 
 namespace refx {
 
@@ -17,6 +23,18 @@ std::map<StepId, std::set<StepId>> built_on(const Model& model) {
     dependence.add(step, Dependence::As::dependent);
   }
   return all;
+}
+
+Model with_regions_inlined(const Model& model) {
+  const Graph& graph = model.graph();
+  if (std::none_of(graph.begin(), graph.end(),
+                   [&](NodeId id) { return book::is_higher_order(graph[id]); }))
+    return model;
+  Model copy = model;
+  forget(copy);
+  apply(copy, InlineSubgraphs());
+  forget(copy);
+  return copy;
 }
 
 Model form_with(const Model& model, const std::set<StepId>& kept, Trained trained) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
@@ -9,6 +10,10 @@ namespace refx {
 
 // For every live step, the steps that it is built on, directly or not.
 std::map<StepId, std::set<StepId>> built_on(const Model& model);
+
+// A copy without history in which regions (without gradients, under autocast) are part of the
+// graph, so that what runs in them can be watched and converted. The model itself if it has none.
+Model with_regions_inlined(const Model& model);
 
 enum class Trained { discarded, carried_back };
 

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/run/on_device.h"
 
 #include <algorithm>
 
+#include "ir/map_arg.h"
 #include "lab/run/converted.h"
 
 namespace refx {
@@ -34,6 +37,12 @@ std::vector<c10::IValue> on_device(const std::vector<c10::IValue>& inputs, c10::
   for (const c10::IValue& input : inputs)
     moved.push_back(input.isTensor() ? c10::IValue(input.toTensor().to(device)) : input);
   return moved;
+}
+
+Inputs on_device(Inputs inputs, c10::Device device) {
+  inputs.values = on_device(inputs.values, device);
+  for (auto& call : inputs.next) call = on_device(call, device);
+  return inputs;
 }
 
 }  // namespace refx

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/ivalue.h>
 
+#include "refx/inputs.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -10,5 +12,6 @@ namespace refx {
 // where anything had to be moved.
 Model on_device(const Model& model, c10::Device device);
 std::vector<c10::IValue> on_device(const std::vector<c10::IValue>& inputs, c10::Device device);
+Inputs on_device(Inputs inputs, c10::Device device);
 
 }  // namespace refx

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/run/run_once.h"
 
 #include <ATen/Context.h>
@@ -10,7 +12,7 @@
 #include <cstring>
 
 #include "exec/watch.h"
-#include "lab/run/private_state.h"
+#include "refx/error.h"
 #include "refx/executor.h"
 #include "refx/text.h"
 
@@ -52,10 +54,11 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
-void add_written_state(Run& run, const Model& before, const Model& after) {
-  for (StateId id : written_state(before)) {
-    const std::string path = fmt::format("state '{}'", before.state()[id].name);
-    const at::Tensor old(before.state().tensor(id)), now(after.state().tensor(id));
+void add_written_state(Run& run, const Model& before, Executor& executor) {
+  run.state = executor.state();
+  for (const auto& [name, now] : run.state) {
+    const std::string path = fmt::format("state '{}'", name);
+    const at::Tensor old(before.state().tensor(before.state().find(name)));
     if (same_bits(old, now)) run.unchanged.insert(path);
     add(run, path, now);
   }
@@ -102,20 +105,45 @@ std::vector<IValue> copies(const std::vector<IValue>& inputs) {
   return all;
 }
 
-Run run_once(const Model& model, const std::vector<IValue>& inputs, std::uint64_t seed,
-             exec::Watcher* watcher) {
-  const Model copy = with_private_state(model);
+namespace {
+
+Run run_call(const Model& model, Executor& executor, const std::vector<IValue>& inputs,
+             exec::Watcher* watcher, bool last) {
   const std::vector<IValue> own = copies(inputs);
-  for (at::Generator& generator : generators()) generator.set_current_seed(seed);
   const std::vector<at::Tensor> before = states();
   Run run;
-  run.output = nest_output(
-      model, watcher ? exec::run_watched(copy, own, *watcher) : Executor(copy).run(own));
+  run.output =
+      nest_output(model, watcher ? exec::run_watched(executor, own, *watcher) : executor.run(own));
+  if (!last) run.output = run.output.deepcopy();  // it may be state, which the next call writes
   run.random = !same(before, states());
   add(run, "output", run.output);
-  add_written_state(run, model, copy);
   add_written_inputs(run, model, own);
   return run;
+}
+
+}  // namespace
+
+Run run_once(const Model& model, const std::vector<IValue>& inputs, std::uint64_t seed,
+             exec::Watcher* watcher) {
+  return std::move(run_sequence(model, {inputs, ""}, seed, watcher)[0]);
+}
+
+std::vector<Run> run_sequence(const Model& model, const Inputs& inputs, std::uint64_t seed,
+                              exec::Watcher* watcher) {
+  Executor executor(model);
+  for (at::Generator& generator : generators()) generator.set_current_seed(seed);
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < inputs.calls(); ++i) {
+    try {
+      const bool last = i + 1 == inputs.calls();
+      runs.push_back(run_call(model, executor, inputs.call(i), watcher, last));
+    } catch (const Error& error) {
+      if (inputs.calls() == 1) throw;
+      throw Error(fmt::format("call {} of {}: {}", i + 1, inputs.calls(), error.what()));
+    }
+  }
+  add_written_state(runs.back(), model, executor);
+  return runs;
 }
 
 }  // namespace refx

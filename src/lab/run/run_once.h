@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 // lab/: verify, bench, tune and bisect, each in a folder. run/ has what all of them need: forms of
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "refx/inputs.h"
 #include "refx/values.h"
 
 namespace refx {
@@ -40,6 +42,7 @@ struct Run {
   std::vector<Leaf> values;         // on the CPU
   std::set<std::string> unchanged;  // paths of state that it might have written but did not
   bool random = false;              // it has drawn random numbers
+  std::vector<std::pair<std::string, at::Tensor>> state;  // that it may write, where the model is
 };
 
 // Inputs that a run may write into.
@@ -48,5 +51,10 @@ std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs);
 // On copies of the inputs and of the state that it writes, from this seed; under a watcher, if any.
 Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed,
              exec::Watcher* watcher = nullptr);
+
+// All calls of a sequence, each on the state that the ones before left, under one watcher, if any.
+// What state they have written is part of the last run alone. Throws Error that tells the call.
+std::vector<Run> run_sequence(const Model& model, const Inputs& inputs, std::uint64_t seed,
+                              exec::Watcher* watcher = nullptr);
 
 }  // namespace refx

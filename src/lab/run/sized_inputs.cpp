@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/run/sized_inputs.h"
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +13,9 @@
 
 namespace refx {
 
-Inputs sized_inputs(const Model& model, const Measure& measure) {
+namespace {
+
+Inputs first_inputs(const Model& model, const Measure& measure) {
   const std::int64_t batch = measure.batch;
   const std::uint64_t seed = measure.seed;
   if (batch > 0 && !measure.inputs.values.empty())
@@ -22,8 +26,6 @@ Inputs sized_inputs(const Model& model, const Measure& measure) {
             fmt::format("generated with seed {}, batch {}", seed, batch)};
   return inputs_for(model, "", seed);
 }
-
-namespace {
 
 bool fits(const TensorType& type, const at::Tensor& tensor) {
   if (type.dtype != tensor.scalar_type() ||
@@ -36,6 +38,10 @@ bool fits(const TensorType& type, const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+Inputs sized_inputs(const Model& model, const Measure& measure) {
+  return with_steps(model, first_inputs(model, measure), measure.steps, measure.seed);
+}
 
 void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs,
                       const std::string& name) {
@@ -54,7 +60,22 @@ void check_inputs_fit(const Model& model, const std::vector<c10::IValue>& inputs
 std::string describe_inputs(const Inputs& inputs) {
   std::vector<std::string> types;
   for (const c10::IValue& value : inputs.values) types.push_back(type_of_value(value));
-  return fmt::format("{}: {}", inputs.origin, fmt::join(types, ", "));
+  const std::string calls = inputs.next.empty() ? "" : fmt::format(", {} calls", inputs.calls());
+  return fmt::format("{}{}: {}", inputs.origin, calls, fmt::join(types, ", "));
+}
+
+std::int64_t count_tokens(const Model& model, const Inputs& inputs) {
+  const std::vector<NodeId> placeholders = user_placeholders(model);
+  const std::vector<InputRole> roles = input_roles(model);
+  std::int64_t tokens = 0;
+  for (const auto& call : inputs.next)
+    for (std::size_t i = 0; i < call.size() && i < roles.size(); ++i) {
+      const TypePtr& type = model.graph()[placeholders[i]].type;
+      if (roles[i] == InputRole::fresh && call[i].isTensor() &&
+          c10::isIntegralType(type->dtype, /*includeBool=*/false))
+        tokens = std::max(tokens, call[i].toTensor().numel());
+    }
+  return tokens * static_cast<std::int64_t>(inputs.next.size());
 }
 
 }  // namespace refx

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/sensitivity.h"
 
 #include <ATen/Parallel.h>
@@ -16,19 +18,20 @@
 #include "refx/error.h"
 #include "refx/original.h"
 #include "refx/undo.h"
+#include "transforms/site_filter.h"
 
 namespace refx {
 
 namespace {
 
 // The model with all that is asked about.
-Model with_all(const Model& model, const SensitivityOptions& options) {
+Model with_all(const Model& model, const SensitivityOptions& options, FilterUse& filter) {
   Model all = model;
   if (options.reversed)
     while (redo(all)) {
     }
   for (const TransformationPtr& transformation : options.transformations)
-    apply(all, *transformation);
+    filter.apply(all, *transformation);
   return all;
 }
 
@@ -73,10 +76,11 @@ std::string none_found(const std::vector<TransformationPtr>& tried) {
                                      fmt::join(names, ", "));
 }
 
-std::vector<const Step*> lossy_steps(const Model& all) {
+std::vector<const Step*> lossy_steps(const Model& all, FilterUse& filter) {
   std::vector<const Step*> steps;
+  SiteNames names(all);
   for (const Step& step : all.history())
-    if (is_lossy(step)) steps.push_back(&step);
+    if (is_lossy(step) && filter.accepts(step, names)) steps.push_back(&step);
   const Places places(all.graph());
   std::stable_sort(steps.begin(), steps.end(),
                    [&](const Step* a, const Step* b) { return places.of(*a) < places.of(*b); });
@@ -91,8 +95,10 @@ Sensitivity sensitivity(const Model& model, const SensitivityOptions& options) {
   const Measure& measure = options.measure;
   if (!measure.device.empty() && to_device(measure.device, model) != to_device("", model))
     throw Error(fmt::format("sensitivity runs models where they are, not on '{}'", measure.device));
-  const Model all = with_all(model, options);
-  const std::vector<const Step*> steps = lossy_steps(all);
+  FilterUse filter(options.filter);
+  const Model all = with_all(model, options, filter);
+  const std::vector<const Step*> steps = lossy_steps(all, filter);
+  filter.require_matches(all);
   if (steps.empty()) throw Error(none_found(options.transformations));
   exec::require_allowed(all);
   const Model original = original_of(all);
@@ -114,16 +120,18 @@ Sensitivity sensitivity(const Model& model, const SensitivityOptions& options) {
     return loss(form);
   };
   const auto bases = built_on(all);
+  std::set<StepId> together;
   for (const Step* step : steps) {
     progress(fmt::format("{} at {}", step->transformation, step->site));
     std::set<StepId> kept = bases.at(step->id);
     StepLoss& one = result.steps.emplace_back(describe(*step, kept));
     one.in_model = model.history().contains(step->id);
     kept.insert(step->id);
+    together.insert(kept.begin(), kept.end());
     one.error = error_of(form_with(all, kept));
   }
   progress("all of them");
-  result.error = error_of(all);
+  result.error = error_of(options.filter.empty() ? all : form_with(all, together));
   return result;
 }
 

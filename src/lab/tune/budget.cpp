@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/tune/budget.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 
 #include "lab/run/forms.h"
 #include "lab/run/machine.h"
@@ -91,8 +95,8 @@ void BudgetedChoice::make_full_models() {
     for (const Where& where : where_)
       if (where.rank == rank) classes_[where.of_class].picks[where.place] = where.trial;
     const std::vector<StepId> before = budget_.start.history().ids();
-    full_.push_back(
-        {with_picks(budget_.start, classes_, budget_.all), {before.begin(), before.end()}});
+    full_.push_back({with_picks(budget_.start, classes_, budget_.all, budget_.options.filter),
+                     {before.begin(), before.end()}});
   }
 }
 
@@ -142,7 +146,7 @@ Model BudgetedChoice::form_of(const Choice& choice) {
     Model form = form_with(full.picked.model, kept);
     if (form.history().size() == kept.size()) return form;
   }
-  return with_picks(budget_.start, classes_, budget_.all).model;
+  return with_picks(budget_.start, classes_, budget_.all, budget_.options.filter).model;
 }
 
 // ---- judging
@@ -184,7 +188,11 @@ bool BudgetedChoice::fits(const Choice& choice) {
       std::count_if(choice.begin(), choice.end(), [](int i) { return i >= 0; }));
   const double error = error_of(form_of(choice), On::choosing);
   is_good(
-      error, [&] { return with_picks(budget_.as_given, classes_, budget_.all).model; }, attempt);
+      error,
+      [&] {
+        return with_picks(budget_.as_given, classes_, budget_.all, budget_.options.filter).model;
+      },
+      attempt);
   result_.tried.push_back(attempt);
   return attempt.good;
 }
@@ -211,8 +219,40 @@ void BudgetedChoice::repair(Choice& choice) {
     Candidate& candidate = there[static_cast<std::size_t>(position)];
     if (candidate.error > 0) candidate.error = error_alone(position, On::proof);
   }
-  for (int worst; (worst = worst_of(there, choice)) >= 0 && !fits();)
+  for (int worst; (worst = worst_of(there, choice)) >= 0 && !fits();) {
     choice[there[static_cast<std::size_t>(worst)].place] = -1;
+    taken_back_.insert(where_[static_cast<std::size_t>(worst)].of_class);
+  }
+}
+
+// Of a class that would pay somewhere.
+std::string BudgetedChoice::why_left(std::size_t of_class) const {
+  const double budget = budget_.options.budget;
+  std::map<std::size_t, double> least_at;  // by place, of the candidates there
+  for (std::size_t i = 0; i < where_.size(); ++i) {
+    if (where_[i].of_class != of_class) continue;
+    const double error = candidates_[i].error;
+    const auto [at, is_new] = least_at.emplace(candidates_[i].place, error);
+    if (!is_new) at->second = std::min(at->second, error);
+  }
+  double least = std::numeric_limits<double>::infinity();
+  std::size_t beyond = 0;
+  for (const auto& [place, error] : least_at) {
+    least = std::min(least, error);
+    beyond += budget > 0 && !(error <= budget);
+  }
+  if (!std::isfinite(least)) return "left: with what would pay, the results are not finite";
+  if (budget > 0 && least > budget)
+    return fmt::format("left: what would pay errs by {:.2g}, the budget is {:.2g}", least, budget);
+  if (taken_back_.contains(of_class))
+    return "left: it errs too much on the inputs that the result is proven on";
+  if (budget_.options.ask) return "left: no form with it that was tried is accepted and gains more";
+  if (beyond > 0)
+    return fmt::format(
+        "left: at {} of {} places it exceeds the budget by itself; at the others, what "
+        "is kept gains more",
+        beyond, least_at.size());
+  return "left: it is within the budget by itself, but what is kept gains more";
 }
 
 void BudgetedChoice::explain(const Choice& choice) {
@@ -221,15 +261,15 @@ void BudgetedChoice::explain(const Choice& choice) {
     const Where& where = where_[static_cast<std::size_t>(position)];
     classes_[where.of_class].result.choices[where.place].chosen = where.trial;
   }
-  for (Class& c : classes_) {
+  for (std::size_t of_class = 0; of_class < classes_.size(); ++of_class) {
+    Class& c = classes_[of_class];
     const auto taken = std::count_if(c.picks.begin(), c.picks.end(), [](int i) { return i >= 0; });
-    const bool any = std::any_of(where_.begin(), where_.end(), [&](const Where& where) {
-      return &classes_[where.of_class] == &c;
-    });
+    const bool any = std::any_of(where_.begin(), where_.end(),
+                                 [&](const Where& where) { return where.of_class == of_class; });
     if (taken > 0)
       c.result.why = fmt::format("kept at {} of {}", taken, c.places.size());
     else if (any)
-      c.result.why = "left: what would pay errs too much";
+      c.result.why = why_left(of_class);
     else if (c.result.why.empty())
       c.result.why = budget_.options.prefer == Prefer::size
                          ? "left: nothing that was tried is smaller"

@@ -1,6 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
+#include <set>
 
 #include "lab/tune/choose.h"
 #include "lab/tune/classes.h"
@@ -58,6 +60,7 @@ class BudgetedChoice {
   void repair(Choice& choice);
   bool is_good(double error, const std::function<Model()>& as_given, Attempt& attempt);
   void explain(const Choice& choice);
+  std::string why_left(std::size_t of_class) const;
 
   Budget budget_;
   std::vector<Class>& classes_;
@@ -65,7 +68,8 @@ class BudgetedChoice {
   std::vector<Candidate> candidates_;
   std::vector<Where> where_;  // of each candidate
   std::size_t places_ = 0;
-  std::vector<Full> full_;  // by rank
+  std::vector<Full> full_;            // by rank
+  std::set<std::size_t> taken_back_;  // classes, by repair()
   WithinBudget result_;
 };
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/tune/classes.h"
 
 #include <algorithm>
@@ -17,7 +19,8 @@ struct Owner {
 using Owners = std::unordered_map<NodeId, Owner>;  // of the nodes of places
 
 // The transformation at all places whose next move it is.
-void apply_at(Picked& picked, const Transformation& t, std::size_t depth, Owners& owners) {
+void apply_at(Picked& picked, const Transformation& t, const SiteFilter& filter, std::size_t depth,
+              Owners& owners) {
   const auto accept = [&](const Site& site) {
     bool any = false;
     for (NodeId id : site.nodes) {
@@ -27,7 +30,7 @@ void apply_at(Picked& picked, const Transformation& t, std::size_t depth, Owners
       if (depth >= moves.size() || moves[depth] != t.name()) return false;
       any = true;
     }
-    return any;
+    return any && filter.accepts(site);
   };
   apply_sites(picked.model, t, accept, [&](const Site& site, StepId id) {
     Owner owner{};
@@ -45,7 +48,8 @@ bool Class::any_picked() const {
 }
 
 Picked with_picks(const Model& start, const std::vector<Class>& classes,
-                  const std::vector<TransformationPtr>& all, const Class* only) {
+                  const std::vector<TransformationPtr>& all, const SiteFilter& filter,
+                  const Class* only) {
   Picked picked{start, {}};
   Owners owners;
   std::set<std::pair<std::size_t, std::string>> wanted;  // by depth
@@ -60,7 +64,7 @@ Picked with_picks(const Model& start, const std::vector<Class>& classes,
   const std::size_t longest = wanted.empty() ? 0 : wanted.rbegin()->first + 1;
   for (std::size_t depth = 0; depth < longest; ++depth)
     for (const TransformationPtr& t : all)
-      if (wanted.contains({depth, t->name()})) apply_at(picked, *t, depth, owners);
+      if (wanted.contains({depth, t->name()})) apply_at(picked, *t, filter, depth, owners);
   return picked;
 }
 

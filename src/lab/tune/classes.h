@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
@@ -24,6 +25,7 @@ struct Picked {
   std::map<const Place*, std::set<StepId>> steps;
 };
 Picked with_picks(const Model& start, const std::vector<Class>& classes,
-                  const std::vector<TransformationPtr>& all, const Class* only = nullptr);
+                  const std::vector<TransformationPtr>& all, const SiteFilter& filter,
+                  const Class* only = nullptr);
 
 }  // namespace refx

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/tune/held_out.h"
 
 #include <fmt/format.h>
@@ -27,13 +29,17 @@ HeldOut hold_out(const Model& model, const Inputs& first, const std::vector<Inpu
     result.choosing.resize(kept);
     return result;
   }
-  for (std::uint64_t i = 1; i <= kGenerated; ++i) {
+  const bool listed = !first.next.empty() && measure.steps == 0;
+  if (listed) result.note = "the calls are given, so no others can be generated";
+  for (std::uint64_t i = 1; i <= kGenerated && !listed; ++i) {
     const std::uint64_t seed = measure.seed + i;
     try {
-      Inputs inputs{generated_inputs(model, seed, 0, measure.batch),
-                    fmt::format("generated with seed {}", seed)};
-      run_once(model, inputs.values, measure.seed);
-      result.proof.push_back(std::move(inputs));
+      const Inputs inputs = with_steps(model,
+                                       {generated_inputs(model, seed, 0, measure.batch),
+                                        fmt::format("generated with seed {}", seed)},
+                                       measure.steps, seed);
+      run_sequence(model, inputs, measure.seed);
+      result.proof.push_back(inputs);
     } catch (const Error& error) {
       result.note = fmt::format("the model does not run on generated inputs: {}", error.what());
     }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/tune/place.h"
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +9,11 @@
 #include <algorithm>
 #include <map>
 
-#include "lab/run/converted.h"
-#include "lab/run/private_state.h"
+#include "ir/map_arg.h"
 #include "lab/run/run_once.h"
 #include "refx/error.h"
 #include "refx/executor.h"
+#include "refx/reverse.h"
 #include "refx/text.h"
 #include "util/fingerprint.h"
 
@@ -45,11 +47,12 @@ struct Group {
   std::size_t size = 0;  // of that site
 };
 
-std::vector<Group> groups_of(const Model& model, const std::vector<TransformationPtr>& all) {
+std::vector<Group> groups_of(const Model& model, const std::vector<TransformationPtr>& all,
+                             FilterUse& filter) {
   Groups groups;
   std::vector<Site> sites;
   for (const TransformationPtr& transformation : all)
-    for (Site& site : transformation->find(model).sites) {
+    for (Site& site : filter.find(model, *transformation).sites) {
       std::erase_if(site.nodes, [&](NodeId id) { return !computes(model.graph()[id]); });
       if (site.nodes.empty()) continue;
       for (NodeId id : site.nodes) groups.join(id, site.nodes[0]);
@@ -218,16 +221,19 @@ class Extraction {
 
 }  // namespace
 
-std::vector<Place> places_of(const Model& model, const std::vector<TransformationPtr>& all) {
+std::vector<Place> places_of(const Model& model, const Model& form,
+                             const std::vector<TransformationPtr>& all, FilterUse& filter) {
   std::vector<Place> places;
-  for (const Group& group : groups_of(model, all)) places.push_back(Extraction(model, group).run());
+  for (const Group& group : groups_of(model, all, filter))
+    places.push_back(Extraction(form, group).run());
   return places;
 }
 
 std::vector<c10::IValue> values_of(const Model& model, const std::vector<NodeId>& nodes,
                                    const std::vector<c10::IValue>& inputs) {
   if (nodes.empty()) return {};
-  Model copy = with_private_state(model);
+  Model copy = model;
+  forget(copy);
   {
     Editor editor(copy);
     Node output = copy.graph()[copy.graph().output()];

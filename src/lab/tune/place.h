@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -6,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "refx/registry.h"
+#include "transforms/site_filter.h"
 
 namespace refx {
 
@@ -21,8 +22,11 @@ struct Place {
   std::string key;             // the same for places that are alike
 };
 
-// The places where these transformations apply. Sites that have a node in common are one place.
-std::vector<Place> places_of(const Model& model, const std::vector<TransformationPtr>& all);
+// The places where these transformations apply and the filter accepts it. Sites that have a node in
+// common are one place. `form` is the model where it is measured, with the same nodes; its parts
+// are taken from there.
+std::vector<Place> places_of(const Model& model, const Model& form,
+                             const std::vector<TransformationPtr>& all, FilterUse& filter);
 
 // What these nodes are in a run of the model.
 std::vector<c10::IValue> values_of(const Model& model, const std::vector<NodeId>& nodes,

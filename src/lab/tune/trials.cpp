@@ -1,13 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/tune/trials.h"
 
 #include <fmt/format.h>
 #include <simdjson.h>
+#include <unistd.h>
 
 #include <filesystem>
 
 #include "refx/error.h"
 #include "util/json_lines.h"
 #include "util/json_writer.h"
+#include "util/regular_file.h"
 
 namespace refx {
 
@@ -30,7 +34,10 @@ Trial read_trial(const simdjson::dom::element& line) {
 }  // namespace
 
 Trials::Trials(std::string where, std::string record)
-    : where_(std::move(where)), record_(std::move(record)) {}
+    : where_(std::move(where)), record_(std::move(record)) {
+  // Found out now, not when the first trial has been measured.
+  if (!record_.empty() && std::filesystem::exists(record_)) close(open_regular(record_));
+}
 
 std::size_t Trials::read(const std::string& path) {
   if (!std::filesystem::exists(path))
@@ -50,6 +57,8 @@ bool Trials::take(const simdjson::dom::element& line, bool remembered) {
   if (std::string_view(line["where"]) != where_) return false;
   Trial trial = read_trial(line);
   trial.remembered = remembered;
+  // What varied too much to tell is measured again: it may be quieter now.
+  if (remembered && trial.speed == Speed::unstable) return true;
   const std::string_view key = line["class"];
   all_[{std::string(key), trial.moves}] = std::move(trial);
   return true;
@@ -66,7 +75,8 @@ std::string Trials::add(const std::string& key, const Trial& trial) {
   for (const std::string& move : trial.moves) json.value(move);
   json.end().member("before", trial.before).member("after", trial.after);
   json.member("ratio", trial.ratio).member("low", trial.low).member("high", trial.high);
-  json.member("speed", to_string(trial.speed)).member("where", where_).end();
+  json.member("speed", to_string(trial.speed)).member("saved", trial.saved);
+  json.member("where", where_).end();
   std::string line = json.take();
   line.pop_back();
   if (!record_.empty()) append_line(record_, line);

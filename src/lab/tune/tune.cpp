@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/tune.h"
 
 #include <ATen/Parallel.h>
@@ -60,9 +62,11 @@ class Tuner {
 
   Tuning run(Model& result) {
     describe();
-    Model start = without_own_steps();
+    FilterUse filter(options_.filter);
+    Model start = without_own_steps(filter);
     const Model form = on_device(start, device_);
-    const std::vector<Place> places = places_of(form, all_);
+    const std::vector<Place> places = places_of(start, form, all_, filter);
+    filter.require_matches(start);
     make_classes(places, form);
     total_ = classes_.size() + 1;
     if (!measure_classes()) {
@@ -80,14 +84,15 @@ class Tuner {
  private:
   void describe() {
     given_ = sized_inputs(input_, options_.measure);
-    inputs_ = on_device(given_.values, device_);
+    inputs_ = on_device(given_.call(given_.calls() - 1), device_);
     tuning_.inputs = describe_inputs(given_);
     tuning_.device = device_.str();
     tuning_.machine = describe_machine(device_);
     tuning_.threads = at::get_num_threads();
     note_if_busy(tuning_.notes);
     trials_.emplace(
-        fmt::format("{}; {}, {} threads", tuning_.machine, tuning_.device, tuning_.threads),
+        fmt::format("{}; {}, {} threads{}", tuning_.machine, tuning_.device, tuning_.threads,
+                    options_.prefer == Prefer::size ? "; not timed" : ""),
         options_.record);
     for (const std::string& path : options_.known)
       if (trials_->read(path) == 0)
@@ -96,12 +101,14 @@ class Tuner {
   }
 
   // Steps of these transformations must earn their place like new ones.
-  Model without_own_steps() {
+  Model without_own_steps(FilterUse& filter) {
     Model start = input_;
     std::vector<StepId> own;
+    SiteNames names(input_);
     for (const Step& step : input_.history())
       if (std::any_of(all_.begin(), all_.end(),
-                      [&](const auto& t) { return t->name() == step.transformation; }))
+                      [&](const auto& t) { return t->name() == step.transformation; }) &&
+          filter.accepts(step, names))
         own.push_back(step.id);
     try {
       if (!own.empty()) reverse(start, own);
@@ -250,7 +257,7 @@ class Tuner {
     std::vector<Form> forms = forms_of(*c.places[0]);
     std::erase_if(forms, [&](const Form& form) {
       try {
-        runs_of(form.model, c.values)()();
+        runs_of(form.model, {c.values, ""})().run();
         return false;
       } catch (const Error& error) {
         if (form.moves.empty())
@@ -267,20 +274,20 @@ class Tuner {
     c.result.trials.clear();
     const std::vector<Form> forms = runnable_forms(c);
     if (forms.empty()) return;
-    const MakeRunner alone = runs_of(forms[0].model, c.values);
+    const MakeRunner alone = runs_of(forms[0].model, {c.values, ""});
     const std::int64_t bytes = bytes_of(forms[0].model.state());
     for (std::size_t i = 1; i < forms.size(); ++i) {
       const Moves& moves = forms[i].moves;
       progress(fmt::format("{}: {}", c.places[0]->site, text_of(moves)),
                static_cast<double>(i - 1) / static_cast<double>(forms.size()));
+      const Trial* known = trials_->find(c.result.key, moves);
       Trial trial{.moves = moves};
-      if (const Trial* known = trials_->find(c.result.key, moves)) {
+      if (known)
         trial = *known;
-      } else if (options_.prefer == Prefer::speed) {
-        trial = tried(moves, alone, runs_of(forms[i].model, c.values));
-        lines_ += trials_->add(c.result.key, trial) + "\n";
-      }
+      else if (options_.prefer == Prefer::speed)
+        trial = tried(moves, alone, runs_of(forms[i].model, {c.values, ""}));
       trial.saved = bytes - bytes_of(forms[i].model.state());
+      if (!known) lines_ += trials_->add(c.result.key, trial) + "\n";
       c.result.trials.push_back(std::move(trial));
     }
   }
@@ -344,11 +351,8 @@ class Tuner {
            std::any_of(all_.begin(), all_.end(), is_lossy_transformation);
   }
 
-  // Its steps say so, too.
   static bool is_lossy_transformation(const TransformationPtr& t) {
-    Step step;
-    step.parameters = t->parameters();
-    return is_lossy(step);
+    return !t->preserves_computation();
   }
 
   void choose_within_budget(const Model& start, const Model& form) {
@@ -389,15 +393,12 @@ class Tuner {
                            options_.budget);
       if (!good) return "it will not do, as was asked";
     }
-    const bool exact = std::all_of(all_.begin(), all_.end(), [](const auto& t) {
-      return t->preserves_computation() || is_lossy_transformation(t);
-    });
-    if (!exact) return "";
     const bool lossy = std::any_of(best.history().begin(), best.history().end(), is_lossy);
     const Verification verification =
         verify(best, {.against = lossy ? nullptr : &input_,
                       .measure = {.inputs = given_, .threads = 0, .seed = options_.measure.seed}});
     tuning_.verdict = verification.answer();
+    if (tuning_.verdict == Answer::not_judged) tuning_.verdict = Answer::pass;  // it was, above
     if (tuning_.verdict == Answer::cannot_tell)
       tuning_.notes.push_back("it cannot be told whether the result computes what the model did: " +
                               verification.reason());
@@ -437,7 +438,7 @@ class Tuner {
   bool any_chosen() const { return chosen_classes() > 0; }
 
   Model with_chosen(const Model& start, const Class* only = nullptr) const {
-    return with_picks(start, classes_, all_, only).model;
+    return with_picks(start, classes_, all_, options_.filter, only).model;
   }
 
   // What pays by itself can still lose in the whole, where the next operator sees other strides.
@@ -473,7 +474,9 @@ class Tuner {
     }
   }
 
-  MakeRunner whole(const Model& model) const { return runs_of(on_device(model, device_), inputs_); }
+  MakeRunner whole(const Model& model) const {
+    return runs_of(on_device(model, device_), on_device(given_, device_));
+  }
 
   Contest prove(const std::string& what, const MakeRunner& before, const MakeRunner& after) {
     return contest(before, after, *clock_,
@@ -498,7 +501,7 @@ class Tuner {
   const std::unique_ptr<Ranks> ranks_;
   std::vector<TransformationPtr> all_;
   Inputs given_;
-  std::vector<c10::IValue> inputs_;  // those, on the device
+  std::vector<c10::IValue> inputs_;  // those of the last call, on the device
   std::optional<Trials> trials_;
   std::vector<Class> classes_;
   std::unique_ptr<BudgetedChoice> budget_;  // where errors count

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/verify/in_double.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -6,7 +8,10 @@
 #include <ATen/ops/rand.h>
 #include <c10/core/DefaultDtype.h>
 
+#include <optional>
+
 #include "book/call.h"
+#include "ir/map_arg.h"
 #include "lab/run/converted.h"
 #include "refx/editor.h"
 #include "refx/error.h"
@@ -48,6 +53,11 @@ bool reinterprets_bits(const Model& model, const Node& node) {
 }
 
 void widen(const Model& model, Node& node) {
+  if (node.op == Opcode::placeholder && node.state.empty() && node.type) {
+    TensorType type = *node.type;
+    type.dtype = widened(type.dtype);
+    node.type = std::make_shared<const TensorType>(std::move(type));
+  }
   if (node.op == Opcode::placeholder || node.op == Opcode::get_attr) return;
   if (reinterprets_bits(model, node))
     throw Error("node '" + node.name + "' looks at the bits of its input");
@@ -59,16 +69,6 @@ void widen(const Model& model, Node& node) {
 }
 
 }  // namespace
-
-std::optional<c10::ScalarType> dtype_asked_for(const Node& node) {
-  std::optional<c10::ScalarType> asked = dtype_of_cast(node);
-  const auto look = [&](const Arg& arg) {
-    if (const auto* dtype = arg.get<c10::ScalarType>()) asked = *dtype;
-  };
-  for (const Arg& arg : node.args) look(arg);
-  for (const auto& [name, arg] : node.kwargs) look(arg);
-  return asked;
-}
 
 Model in_double(const Model& model) {
   return in_double(model,
@@ -88,6 +88,12 @@ std::vector<IValue> in_double(const std::vector<IValue>& inputs) {
   for (const IValue& input : inputs)
     wide.push_back(input.isTensor() ? IValue(widened(input.toTensor())) : input);
   return wide;
+}
+
+Inputs in_double(Inputs inputs) {
+  inputs.values = in_double(inputs.values);
+  for (std::vector<IValue>& call : inputs.next) call = in_double(call);
+  return inputs;
 }
 
 bool is_approximate(c10::ScalarType dtype) {
@@ -119,6 +125,18 @@ at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& ge
       .to(like.device());
 }
 
+namespace {
+
+at::Tensor jittered(const at::Tensor& tensor, const EntryRounding& rounding, double times,
+                    at::Generator& generator) {
+  if (!rounding.off.defined())
+    return tensor * random_factors(tensor, times * rounding.part, generator);
+  const at::Tensor most = (rounding.off + tensor.abs() * rounding.part) * (rounding.off > 0);
+  return tensor + most.nan_to_num(0, 0, 0) * (random_factors(tensor, times, generator) - 1);
+}
+
+}  // namespace
+
 Model jittered(const Model& exact, const Roundings& entries, double times, std::uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
   Model copy = exact;
@@ -128,7 +146,7 @@ Model jittered(const Model& exact, const Roundings& entries, double times, std::
     const at::Tensor tensor(exact.state().tensor(id));
     if (!is_approximate(tensor.scalar_type())) continue;
     at::Tensor& other = made[tensor.unsafeGetTensorImpl()];
-    if (!other.defined()) other = tensor * random_factors(tensor, times * rounding, generator);
+    if (!other.defined()) other = jittered(tensor, rounding, times, generator);
     editor.set_state(id, other);
   }
   editor.commit_as_origin(exact.source());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -7,9 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <vector>
 
+#include "refx/inputs.h"
 #include "refx/model.h"
 
 namespace refx {
@@ -22,15 +23,20 @@ Model in_double(const Model& model);
 using Widen = std::function<at::Tensor(const at::Tensor&)>;
 Model in_double(const Model& model,
                 const std::function<at::Tensor(const at::Tensor&, const Widen&)>& keep);
-// The dtype that a node asks for, as an argument or by its name.
-std::optional<c10::ScalarType> dtype_asked_for(const Node& node);
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
+Inputs in_double(Inputs inputs);
 
 // From 1 - part to 1 + part, one for each element.
 at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& generator);
 
-// What one rounding may do to entries of a state, as a part of them.
-using Roundings = std::map<StateId, double>;
+// What rounding may do to an entry of a state.
+struct EntryRounding {
+  double part = 0;  // of each number
+  // If defined, how far each number is off already: as much is added, and those that are exact
+  // (masks, counters) are not rounded.
+  at::Tensor off = {};
+};
+using Roundings = std::map<StateId, EntryRounding>;
 
 // `exact` with these entries of its state off by up to `times` their roundings, at random.
 Model jittered(const Model& exact, const Roundings& entries, double times, std::uint64_t seed);

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/verify/judge.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -51,6 +54,9 @@ constexpr std::int64_t kSome = 8, kMany = 64;  // elements: a length says more t
 constexpr double kAgree = 16;  // times: how much the effects of two seeds may differ
 constexpr std::size_t kFewRuns = 2, kManyRuns = 6;
 constexpr double kOwnNoise = 1e-10;  // of two forms in fp64, relative
+// Squares of numbers between these, and sums of many of them, stay within fp64's range. Outputs
+// beyond them are multiplied by a power of two before they are compared.
+constexpr double kLarge = 0x1p+400, kSmall = 0x1p-400, kRescale = 0x1p+624;
 
 // ---- values ------------------------------------------------------------------------------------
 
@@ -84,6 +90,13 @@ bool equal(const IValue& a, const IValue& b) {
   if (at::equal(x, y)) return true;
   return is_approximate(x.scalar_type()) &&
          (x == y).logical_or(at::isnan(x).logical_and(at::isnan(y))).all().item<bool>();
+}
+
+// In one pass over the numbers.
+bool is_finite(const at::Tensor& tensor) {
+  if (tensor.is_complex()) return at::isfinite(tensor).all().item<bool>();
+  const auto [least, most] = at::aminmax(tensor);
+  return std::isfinite(least.item<double>()) && std::isfinite(most.item<double>());
 }
 
 bool same_places(const at::Tensor& a, const at::Tensor& b) {
@@ -152,38 +165,46 @@ class Judge {
 
   void approximate(const IValue& original, const Run& current, const Run* wide,
                    const Allowance& allowance) {
-    const at::Tensor now = wide_at(current, path_), before = wide_at(evidence_.original, path_);
+    at::Tensor now = wide_at(current, path_), before = wide_at(evidence_.original, path_);
     const bool by_reference = evidence_.wide && !evidence_.original.random;
-    const at::Tensor reference = by_reference ? wide_at(*evidence_.wide, path_) : before;
+    at::Tensor reference = by_reference ? wide_at(*evidence_.wide, path_) : before;
     if (now.numel() == 0) return;
-    usable_ =
-        at::isfinite(now).logical_and(at::isfinite(before)).logical_and(at::isfinite(reference));
+    all_finite_ = is_finite(now) && is_finite(before) && is_finite(reference);
+    if (!all_finite_)
+      usable_ =
+          at::isfinite(now).logical_and(at::isfinite(before)).logical_and(at::isfinite(reference));
+    count_ = now.numel();
     sizes_.emplace(now);
+    const bool in_same_places = all_finite_ || same_places(now, before);
+    const bool overflows = !in_same_places && by_reference && !same_places(reference, before);
+    const bool of_same_kinds = all_finite_ || same_kinds(now, before);
+    unit_ = unit_for(reference);
+    for (at::Tensor* values : {&now, &before, &reference}) *values = in_units(*values);
     const at::Tensor scales = size_of(reference), own = distance(before, reference);
     const at::Tensor error = distance(now, reference);
-    check_.scale = largest(scales);
-    check_.original_error = largest(own);
+    check_.scale = absolute(largest(scales));
+    check_.original_error = absolute(largest(own));
     check_.original_l2 = relative(length(own), length(scales));
     check_.l2 = relative(length(error), length(scales));
-    check_.now.error = largest(error);
+    check_.now.error = absolute(largest(error));
 
     const bool same_bits = equal(original, *find(current, path_));
-    if (!same_places(now, before)) {
-      const bool overflows = by_reference && !same_places(reference, before);
+    if (!in_same_places) {
       if (overflows && wide) mean_the_same(original, *wide);
       say(overflows ? Answer::cannot_tell : Answer::fail,
           overflows ? "the original overflows its dtype, and nan or inf stands in other places"
                     : "nan or inf stands in other places");
       return;
     }
-    if (!same_kinds(now, before))
+    if (!of_same_kinds)
       say(Answer::cannot_tell,
           "nan, inf or -inf stands where the original has another one of them");
     if (allowance.lossy) {
       say_loss(allowance);
     } else if (allowance.tolerance > 0) {
-      check_.now.allowed = allowance.tolerance * check_.scale;
-      if (!(check_.now.error <= check_.now.allowed)) say_error(check_.now);
+      const double allowed = allowance.tolerance * largest(scales);
+      check_.now.allowed = absolute(allowed);
+      if (!(largest(error) <= allowed)) say_error(check_.now);
     } else if (!evidence_.wide) {
       if (!same_bits)
         say(Answer::cannot_tell, fmt::format("differs, and the original does not run in fp64: {}",
@@ -225,7 +246,11 @@ class Judge {
   }
 
   void say_loss(const Allowance& allowance) {
-    if (allowance.budget > 0 && !(loss(check_) <= allowance.budget))
+    if (!std::isfinite(loss(check_)))
+      say(Answer::fail, "the error is too large to be measured");
+    else if (allowance.budget == 0)
+      say(Answer::not_judged, kNoBudget);
+    else if (!(loss(check_) <= allowance.budget))
       say(Answer::fail,
           fmt::format("the error is {:.2g}, the budget {:.2g}", loss(check_), allowance.budget));
   }
@@ -234,49 +259,81 @@ class Judge {
     return (original.toTensor() != now.toTensor()).to(at::kDouble).mean().item<double>();
   }
 
-  static double relative(double error, double scale) { return scale > 0 ? error / scale : error; }
+  // Of sizes in units. Where the reference is all zeros, the error itself.
+  double relative(double error, double scale) const {
+    return scale > 0 ? error / scale : absolute(error);
+  }
+
+  // What the values of this output are multiplied by, see kLarge.
+  double unit_for(const at::Tensor& reference) const {
+    const double largest = masked(reference).max().item<double>();
+    return largest > kLarge ? 1 / kRescale : largest > 0 && largest < kSmall ? kRescale : 1;
+  }
+  at::Tensor in_units(const at::Tensor& values) const {
+    return unit_ == 1 ? values : values * unit_;
+  }
+  at::Tensor value_in(const Run& run) const { return in_units(wide_at(run, path_)); }
+  // A size in units as people read it. One that is finite stays so.
+  double absolute(double size) const {
+    if (!std::isfinite(size)) return size;
+    return std::min(size / unit_, std::numeric_limits<double>::max());
+  }
+  double step_in_units(c10::ScalarType dtype) const { return unit_ * smallest_step(dtype); }
 
   at::Tensor masked(const at::Tensor& values) const {
-    return at::where(usable_, values.abs(), at::zeros_like(values.abs()));
+    const at::Tensor magnitudes = values.abs();
+    return all_finite_ ? magnitudes : magnitudes.masked_fill_(usable_.logical_not(), 0);
   }
   at::Tensor size_of(const at::Tensor& value) const { return (*sizes_)(masked(value)); }
+  // What cannot be measured is infinitely far.
   at::Tensor distance(const at::Tensor& a, const at::Tensor& b) const {
-    return (*sizes_)(masked(a - b).nan_to_num(0, 0, 0));
+    return (*sizes_)(masked(a - b).nan_to_num_(INFINITY, INFINITY, INFINITY));
   }
   at::Tensor growth(const at::Tensor& sizes) const {
-    const std::int64_t count = usable_.numel();
-    const double of_length = count >= kMany ? kGrowthOfL2 : count >= kSome ? kGrowth / 2 : kGrowth;
+    const double of_length = count_ >= kMany   ? kGrowthOfL2
+                             : count_ >= kSome ? kGrowth / 2
+                                               : kGrowth;
     return sizes_->fill(sizes.size(0) - 1, kGrowth, of_length);
   }
   // As much of the scale as may ever be allowed.
   at::Tensor cap(const at::Tensor& scales, c10::ScalarType dtype) const {
     const double part = largest_allowed(dtype);
     return sizes_->fill(scales.size(0) - 1, part * largest(scales), part * length(scales)) +
-           kRoundings * smallest_step(dtype);
+           kRoundings * step_in_units(dtype);
   }
 
   // Of two forms in fp64.
-  static at::Tensor own_noise(const at::Tensor& scales) {
-    return scales * kOwnNoise + largest(scales) * kOwnNoise / 100;
+  at::Tensor own_noise(const at::Tensor& scales) const {
+    return scales * kOwnNoise + largest(scales) * kOwnNoise / 100 +
+           kRoundings * step_in_units(at::kDouble);
   }
 
   void mean_the_same(const IValue& original, const Run& current) {
     const at::Tensor meant = wide_at(*evidence_.wide, path_), means = wide_at(current, path_);
     if (meant.sizes() != means.sizes()) return say(Answer::fail, "has another shape in fp64");
-    const at::Tensor finite = at::isfinite(wide_at(evidence_.original, path_));
-    if (!same_places(meant.masked_select(finite), means.masked_select(finite)))
+    if (!stand_in_the_same_places(meant, means))
       return say(Answer::fail, "nan or inf stands in other places in fp64");
-    const at::Tensor scales = size_of(meant);
-    check_.meaning = assess("in fp64 ", means, meant, scales, own_noise(scales),
+    const at::Tensor scales = size_of(in_units(meant));
+    check_.meaning = assess("in fp64 ", in_units(means), in_units(meant), scales, own_noise(scales),
                             cap(scales, dtype_of(original)), evidence_.weights);
+  }
+
+  // Two forms in fp64, where the original has finite numbers.
+  bool stand_in_the_same_places(const at::Tensor& meant, const at::Tensor& means) const {
+    if (all_finite_ && is_finite(means) && is_finite(meant)) return true;
+    const at::Tensor finite = at::isfinite(wide_at(evidence_.original, path_));
+    return same_places(meant.masked_select(finite), means.masked_select(finite));
   }
 
   void run_as_well(const IValue& original, const at::Tensor& now, const at::Tensor& reference,
                    const at::Tensor& own, const at::Tensor& scales) {
     const c10::ScalarType dtype = dtype_of(original);
-    const at::Tensor most = cap(scales, dtype);
+    const c10::ScalarType coarsest = evidence_.coarsest;
+    const bool coarser =
+        coarsest != c10::ScalarType::Undefined && rounding(coarsest) > rounding(dtype);
+    const at::Tensor most = cap(scales, coarser ? coarsest : dtype);
     const at::Tensor one = rounding(dtype) * scales;
-    at::Tensor floor = kRoundings * one + kRoundings * smallest_step(dtype);
+    at::Tensor floor = kRoundings * one + kRoundings * step_in_units(dtype);
     floor[-1].copy_(kRoundings / 4 * one[-1]);
     floor = at::maximum(floor, growth(scales) * at_least_typical(own, scales));
     if (rounding(dtype) == rounding(at::kDouble)) floor = at::maximum(floor, own_noise(scales));
@@ -293,12 +350,14 @@ class Judge {
                   const at::Tensor& scales, const at::Tensor& floor, const at::Tensor& most,
                   const Evidence::Noise& noise) {
     const Finding f = finding(where, distance(value, reference), scales, floor, most, noise);
-    if (!f.any_bad()) return f.distance();
+    const Distance distance_in_worst{absolute(f.in_worst(f.error)),
+                                     absolute(f.in_worst(f.allowed))};
+    if (!f.any_bad()) return distance_in_worst;
     const at::Tensor elements = sizes_->rows(masked(value - reference));
     const at::Tensor beyond = elements > rows_part(f.allowed).unsqueeze(1);
     check_.beyond = std::max(check_.beyond, beyond.to(at::kDouble).mean().item<double>());
     explain(f, growth(scales), noise);
-    return f.distance();
+    return distance_in_worst;
   }
 
   // An error beside what is allowed. Tensors hold one number a row, and one for the length.
@@ -313,7 +372,6 @@ class Judge {
 
     at::Tensor bad() const { return error > allowed; }
     bool any_bad() const { return bad().any().item<bool>(); }
-    Distance distance() const { return {in_worst(error), in_worst(allowed)}; }
     double in_worst(const at::Tensor& sizes) const { return sizes[worst].item<double>(); }
   };
 
@@ -323,7 +381,7 @@ class Judge {
     Finding f{where, error, floor, most, at::minimum(floor, most), {}, 0};
     f.effect = {at::zeros_like(floor), at::zeros_like(floor)};
     for (std::size_t runs : {kFewRuns, kManyRuns}) {  // many only where few do not explain it
-      if (!f.any_bad()) break;
+      if (!f.any_bad() || (!evidence_.explained && (error > most).any().item<bool>())) break;
       f.effect = effect_of(noise.response(runs), scales);
       f.rounding =
           at::maximum(floor, growth(scales) * at_least_typical(f.effect.as_rounding, scales));
@@ -363,31 +421,32 @@ class Judge {
     return fmt::format(
         "the error is {:.2g}, and rounding alone may move it by {:.2g}, more than {:.2g} of its "
         "scale",
-        f.in_worst(f.error), f.in_worst(f.rounding), relative(f.in_worst(f.most), check_.scale));
+        absolute(f.in_worst(f.error)), absolute(f.in_worst(f.rounding)),
+        check_.relative(absolute(f.in_worst(f.most))));
   }
 
-  static std::string does_not_shrink(const Finding& f) {
+  std::string does_not_shrink(const Finding& f) const {
     return fmt::format(
         "the error is {:.2g}, and what rounding does there does not shrink with it: nothing can be "
         "said",
-        f.in_worst(f.error));
+        absolute(f.in_worst(f.error)));
   }
 
-  static std::string describe(const Finding& f) {
+  std::string describe(const Finding& f) const {
     const at::Tensor bad = f.bad();
     if (!rows_part(bad).any().item<bool>())
-      return fmt::format("{}the L2 error is {:.2g}, allowed is {:.2g}", f.where, length(f.error),
-                         length(f.allowed));
+      return fmt::format("{}the L2 error is {:.2g}, allowed is {:.2g}", f.where,
+                         absolute(length(f.error)), absolute(length(f.allowed)));
     const std::string row =
         bad.size(0) > 2 ? fmt::format("row {} of {}: ", f.worst, bad.size(0) - 1) : "";
     return fmt::format("{}{}the error is {:.2g}, allowed is {:.2g}", f.where, row,
-                       f.in_worst(f.error), f.in_worst(f.allowed));
+                       absolute(f.in_worst(f.error)), absolute(f.in_worst(f.allowed)));
   }
 
   Effect effect_of(const Response& response, const at::Tensor& scales) const {
-    const at::Tensor exact = wide_at(*evidence_.wide, path_);
+    const at::Tensor exact = value_in(*evidence_.wide);
     const auto moved = [&](const Run& run) {
-      const at::Tensor value = wide_at(run, path_);
+      const at::Tensor value = value_in(run);
       return value.sizes() == exact.sizes() ? distance(value, exact) : at::zeros_like(scales);
     };
     at::Tensor most = at::zeros_like(scales);
@@ -398,13 +457,13 @@ class Judge {
       least = std::min(least, largest(effect));
     }
     const at::Tensor none = at::zeros_like(most);
-    if (usable_.numel() >= kRow * kRow && largest(most) > kAgree * least) return {most, none};
+    if (count_ >= kRow * kRow && largest(most) > kAgree * least) return {most, none};
     const at::Tensor fainter = moved(response.fainter),
                      expected = kFainter * moved(response.runs[0]);
     const at::Tensor tiny = scales * 0x1p-48 + largest(scales) * 0x1p-48;
     const at::Tensor like =
         (fainter <= 4 * expected + tiny).logical_and(fainter >= expected / 4 - tiny);
-    return {most, at::where(like, most, none)};
+    return {most, at::where(like.logical_and(at::isfinite(most)), most, none)};
   }
 
   // Where much stronger noise does more than in proportion, and about as much as is to be
@@ -412,9 +471,9 @@ class Judge {
   at::Tensor turned_by(const FarRuns& far, const Finding& f) const {
     at::Tensor most = at::zeros_like(f.error);
     if (far.flipped.empty()) return at::zeros_like(most, at::kBool);
-    const at::Tensor exact = wide_at(*evidence_.wide, path_);
+    const at::Tensor exact = value_in(*evidence_.wide);
     for (const Run& run : far.runs) {
-      const at::Tensor value = wide_at(run, path_);
+      const at::Tensor value = value_in(run);
       if (value.sizes() != exact.sizes()) return at::ones_like(most, at::kBool);
       most = at::maximum(most, distance(value, exact));
     }
@@ -462,7 +521,10 @@ class Judge {
   const Evidence& evidence_;
   const std::string& path_;
   OutputCheck& check_;
-  at::Tensor usable_;
+  bool all_finite_ = false;  // both forms and the reference
+  at::Tensor usable_;        // otherwise: where they are
+  std::int64_t count_ = 0;   // of elements
+  double unit_ = 1;          // a power of two: see kLarge
   std::optional<Sizes> sizes_;
 };
 
@@ -513,7 +575,7 @@ double loss(const OutputCheck& check) { return check.exact ? check.beyond : chec
 
 double load(const OutputCheck& check) {
   if (check.answer == Answer::fail) return std::numeric_limits<double>::infinity();
-  if (check.answer == Answer::cannot_tell) return std::numeric_limits<double>::max();
+  if (!check.passed()) return std::numeric_limits<double>::max();
   const auto part = [](const Distance& d) { return d.allowed > 0 ? d.error / d.allowed : 0; };
   return std::max(part(check.meaning), part(check.now));
 }

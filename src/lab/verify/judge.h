@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -34,15 +35,24 @@ struct Evidence {
   const Run& original;        // as it runs
   const Run* wide = nullptr;  // in fp64; null: it does not run there
   std::string why_not_wide = {};
+  // The dtype with the largest rounding that the original computes in: where an fp32 output comes
+  // from bf16, as under autocast, bf16 says how far off it may be.
+  c10::ScalarType coarsest = c10::ScalarType::Undefined;
   Noise weights, rounding;  // of the weights that the forms differ in; of all there is
+  // An error that is beyond what may ever be allowed needs no noise to be too large, only to be
+  // explained.
+  bool explained = true;
 };
 
 // What decides instead of rounding.
 struct Allowance {
   double tolerance = 0;  // the largest relative error of the form as it runs
   bool lossy = false;    // the form is meant to err …
-  double budget = 0;     // … by so much, see Lossy; 0: by anything
+  double budget = 0;     // … by so much, see Lossy; 0: it is measured and not judged
 };
+
+// Why a lossy form is not judged.
+inline constexpr const char* kNoBudget = "no budget given";
 
 // One check for each value that the original or the current form gives. `wide` is the current form
 // in fp64, null where the original has none.

@@ -1,7 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/verify/loss.h"
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "refx/error.h"
@@ -9,8 +12,9 @@
 namespace refx {
 
 void require_budget(double budget) {
-  if (!(budget >= 0))
-    throw Error(fmt::format("an error budget of {} cannot be kept; 0 is none", budget));
+  if (!(budget >= 0) || std::isinf(budget))
+    throw Error(fmt::format(
+        "an error budget of {}: it is a finite number greater than 0, such as 0.01", budget));
 }
 
 LossOf::LossOf(const Model& original, const std::vector<Inputs>& inputs, std::uint64_t seed)
@@ -22,8 +26,8 @@ double LossOf::on(const Model& form, std::size_t first, std::size_t last) const 
   double most = 0;
   for (std::size_t i = first; i < last; ++i)
     for (const OutputCheck& check :
-         judge(witnesses_[i].evidence(), witnesses_[i].run(form), nullptr, {.lossy = true})) {
-      if (check.answer != Answer::pass) return std::numeric_limits<double>::infinity();
+         witnesses_[i].judge_calls(witnesses_[i].run(form), nullptr, {.lossy = true})) {
+      if (check.answer > Answer::not_judged) return std::numeric_limits<double>::infinity();
       most = std::max(most, loss(check));
     }
   return most;

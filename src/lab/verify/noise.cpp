@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/verify/noise.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -88,6 +90,12 @@ bool same(const IValue& a, const IValue& b) {
   return a.toTensor().sizes() == b.toTensor().sizes() && at::equal(a.toTensor(), b.toTensor());
 }
 
+Trace::Call& call_of(Trace& trace, const std::string& node, std::size_t number) {
+  std::vector<Trace::Call>& calls = trace.calls[node];
+  if (calls.size() <= number) calls.resize(number + 1);
+  return calls[number];
+}
+
 // What numbers of this dtype the exact results of a model are.
 c10::ScalarType exact_dtype(c10::ScalarType dtype) {
   if (dtype == at::kDouble) return at::kFloat;
@@ -98,10 +106,11 @@ c10::ScalarType exact_dtype(c10::ScalarType dtype) {
 }  // namespace
 
 void DtypeRecorder::after(std::size_t at, Program& program) {
-  trace_.dtypes.resize(program.code.size());
-  trace_.dtypes[at].clear();
-  for_each_leaf(program.code[at], program.slots, [&](const IValue& leaf) {
-    if (leaf.isTensor()) trace_.dtypes[at].push_back(leaf.toTensor().scalar_type());
+  const Instruction& i = program.code[at];
+  Trace::Call& call = call_of(trace_, i.node, numbers_.next(i.node));
+  call.dtypes.clear();
+  for_each_leaf(i, program.slots, [&](const IValue& leaf) {
+    if (leaf.isTensor()) call.dtypes.push_back(leaf.toTensor().scalar_type());
   });
 }
 
@@ -110,11 +119,13 @@ void DecisionRecorder::before(std::size_t at, const Program& program) {
 }
 
 void DecisionRecorder::after(std::size_t at, Program& program) {
-  if (!floating_) return;
   const Instruction& i = program.code[at];
+  const std::size_t number = numbers_.next(i.node);
+  if (!floating_) return;
+  Trace::Call& call = call_of(trace_, i.node, number);
   for_each_leaf(i, program.slots, [&](const IValue& leaf) {
     if (is_decision(i, leaf))
-      trace_.decisions[at].push_back(leaf.isTensor() ? IValue(leaf.toTensor().clone()) : leaf);
+      call.decisions.push_back(leaf.isTensor() ? IValue(leaf.toTensor().clone()) : leaf);
   });
 }
 
@@ -122,7 +133,6 @@ RoundingNoise::RoundingNoise(const Trace& trace, const Options& options)
     : trace_(trace), options_(options), generator_(at::detail::createCPUGenerator(options.seed)) {}
 
 void RoundingNoise::before(std::size_t at, const Program& program) {
-  if (program.code.size() != trace_.dtypes.size()) throw Error("it runs other operators in fp64");
   const Instruction& i = program.code[at];
   floating_ = reads_floating(i, program.slots);
   operands_.clear();
@@ -150,16 +160,19 @@ at::Tensor RoundingNoise::disturbed(const at::Tensor& value, c10::ScalarType dty
 }
 
 void RoundingNoise::after(std::size_t at, Program& program) {
-  if (!floating_) return;
   const Instruction& i = program.code[at];
-  const std::vector<c10::ScalarType>& dtypes = trace_.dtypes[at];
-  const auto decisions = trace_.decisions.find(at);
+  const std::size_t number = numbers_.next(i.node);
+  if (!floating_) return;
+  const auto calls = trace_.calls.find(i.node);
+  if (calls == trace_.calls.end() || calls->second.size() <= number)
+    throw Error("it runs other operators in fp64");
+  const auto& [dtypes, decisions] = calls->second[number];
   std::size_t tensor = 0, decision = 0;
   replace_leaves(i, program.slots, [&](const IValue& leaf) -> IValue {
     const std::size_t position = leaf.isTensor() ? tensor++ : 0;
     if (is_decision(i, leaf)) {
-      if (decisions == trace_.decisions.end() || decision >= decisions->second.size()) return leaf;
-      const IValue& before = decisions->second[decision++];
+      if (decision >= decisions.size()) return leaf;
+      const IValue& before = decisions[decision++];
       if (same(leaf, before)) return leaf;
       flipped_.insert(i.node);
       if (options_.decisions == Decisions::free) return leaf;
@@ -173,6 +186,12 @@ void RoundingNoise::after(std::size_t at, Program& program) {
   });
 }
 
+at::Tensor planted(const at::Tensor& value, double part, at::Generator& generator) {
+  if (!is_plain(value) || !is_floating(value)) return value;
+  const at::Tensor up = random_factors(value, 1, generator) > 1;
+  return value * up.to(at::kDouble).mul_(2 * part).add_(1 - part).to(value.device());
+}
+
 Planted::Planted(std::set<std::string> nodes, double part, std::uint64_t seed)
     : nodes_(std::move(nodes)), part_(part), generator_(at::detail::createCPUGenerator(seed)) {}
 
@@ -181,13 +200,7 @@ void Planted::after(std::size_t at, Program& program) {
   const bool last = at + 1 == program.code.size() || program.code[at + 1].node != i.node;
   if (!last || !nodes_.count(i.node)) return;
   replace_leaves(i, program.slots, [&](const IValue& leaf) -> IValue {
-    if (!leaf.isTensor() || !is_plain(leaf.toTensor()) || !is_floating(leaf.toTensor()))
-      return leaf;
-    const at::Tensor& value = leaf.toTensor();
-    const at::Tensor up = random_factors(value, 1, generator_) > 1;
-    const at::Tensor factors =
-        up.to(at::kDouble).mul_(2 * part_).add_(1 - part_).to(value.device());
-    return value * factors;
+    return leaf.isTensor() ? IValue(planted(leaf.toTensor(), part_, generator_)) : leaf;
   });
 }
 

@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "exec/watch.h"
@@ -16,9 +17,24 @@ namespace refx {
 // those of its run in fp64: what is computed from floating-point values and is not one itself (a
 // comparison, a cast to bool or integer, argmax, the order of a sort), or jumps like one (floor,
 // round, remainder).
+//
+// Calls are known by their node, since a reference in fp64 need not compute what is constant, and
+// by how often the node has called before, over all runs of the watcher.
 struct Trace {
-  std::vector<std::vector<c10::ScalarType>> dtypes;           // of the tensors that each call gives
-  std::map<std::size_t, std::vector<c10::IValue>> decisions;  // by call
+  struct Call {
+    std::vector<c10::ScalarType> dtypes;  // of the tensors that it gives
+    std::vector<c10::IValue> decisions;
+  };
+  std::unordered_map<std::string, std::vector<Call>> calls;
+};
+
+// Numbers the calls of each node.
+class CallNumbers {
+ public:
+  std::size_t next(const std::string& node) { return seen_[node]++; }
+
+ private:
+  std::unordered_map<std::string, std::size_t> seen_;
 };
 
 class DtypeRecorder : public exec::Watcher {
@@ -28,6 +44,7 @@ class DtypeRecorder : public exec::Watcher {
 
  private:
   Trace& trace_;
+  CallNumbers numbers_;
 };
 
 class DecisionRecorder : public exec::Watcher {
@@ -38,6 +55,7 @@ class DecisionRecorder : public exec::Watcher {
 
  private:
   Trace& trace_;
+  CallNumbers numbers_;
   bool floating_ = false;
 };
 
@@ -68,12 +86,16 @@ class RoundingNoise : public exec::Watcher {
   const Trace& trace_;
   const Options options_;
   at::Generator generator_;
+  CallNumbers numbers_;
   bool floating_ = false;
   std::set<const void*> operands_;  // their storages
   std::set<std::string> flipped_;
 };
 
-// Multiplies what these nodes give by 1 + part or 1 - part, element by element at random.
+// Every number that is floating-point times 1 + part or 1 - part, at random.
+at::Tensor planted(const at::Tensor& value, double part, at::Generator& generator);
+
+// Does so to what these nodes give.
 class Planted : public exec::Watcher {
  public:
   Planted(std::set<std::string> nodes, double part, std::uint64_t seed);

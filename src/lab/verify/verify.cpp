@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/verify.h"
 
 #include <ATen/Parallel.h>
@@ -9,34 +11,33 @@
 #include <map>
 #include <set>
 
+#include "exec/own_state.h"
 #include "exec/policy.h"
+#include "ir/approximate.h"
 #include "lab/run/forms.h"
 #include "lab/run/machine.h"
 #include "lab/run/sized_inputs.h"
-#include "lab/verify/judge.h"
 #include "lab/verify/loss.h"
 #include "lab/verify/power.h"
-#include "lab/verify/witness.h"
+#include "lab/verify/verifier.h"
 #include "refx/bisect.h"
 #include "refx/error.h"
 #include "refx/original.h"
+#include "refx/registry.h"
 
 namespace refx {
 
 namespace {
 
-constexpr std::uint64_t kSeeds = 2;  // of generated inputs
-constexpr int kVariations = 2;       // of symbolic sizes
+constexpr std::uint64_t kSeeds = 2;     // of generated inputs
+constexpr int kVariations = 2;          // of symbolic sizes
+constexpr std::size_t kPowerRuns = 64;  // for each transformation, see warn_of_unnoticed()
 
-class Verifier {
+// One call of verify(): which inputs, which forms, and the report.
+class Session {
  public:
-  Verifier(const Model& model, const VerifyOptions& options)
-      : model_(model),
-        options_(options),
-        original_(original_of_forms(options.against ? *options.against : original_of(model), model,
-                                    wide_forms_)) {
-    exec::require_allowed(model);
-    exec::require_allowed(original_.model);
+  Session(const Model& model, const VerifyOptions& options)
+      : model_(model), options_(options), verifier_(verifier_of(model, options)) {
     const std::string& device = options.measure.device;
     if (!device.empty() && to_device(device, model) != to_device("", model))
       throw Error(fmt::format("verify runs models where they are, not on '{}'", device));
@@ -48,16 +49,18 @@ class Verifier {
     result_.threads = at::get_num_threads();
     call_witnesses();
     const Allowance allowance = allow_loss();
-    for (const Witness& witness : witnesses_) {
-      progress("comparing the two forms");
-      result_.sets.push_back({witness.inputs().origin, compare(witness, model_, allowance)});
-    }
+    progress("comparing the two forms");
+    result_.sets = check(model_, allowance);
     if (result_.lossy) {
       result_.lossy->error = loss_of(result_.sets);
       check_what_is_exact();
     }
     if (options_.per_step) check_steps();
     test_power();
+    if (std::all_of(witnesses_.begin(), witnesses_.end(),
+                    [](const Witness& w) { return w.calls() == 1; }) &&
+        keeps_state(original().model))
+      result_.notes.push_back(kOneCallWasMade);
     if (!options_.against && model_.history().empty())
       result_.notes.push_back("the model has no steps: it was compared with itself");
     return std::move(result_);
@@ -71,8 +74,9 @@ class Verifier {
   Answer answer(const Model& form) const {
     const Environment environment(options_.measure.threads.value_or(1));
     Answer worst = Answer::pass;
+    const PreparedForm prepared = verifier_.prepare(form);
     for (const Witness& witness : witnesses_) {
-      worst = std::max(worst, SetCheck{"", compare(witness, form, exactly())}.answer());
+      worst = std::max(worst, SetCheck{"", verifier_.judge(witness, prepared, exactly())}.answer());
       if (worst == Answer::fail) break;
     }
     return worst;
@@ -81,15 +85,25 @@ class Verifier {
  private:
   // ---- the original ----------------------------------------------------------------------------
 
+  static Verifier verifier_of(const Model& model, const VerifyOptions& options) {
+    const Model original = options.against ? *options.against : original_of(model);
+    exec::require_allowed(model);
+    exec::require_allowed(original);
+    const Environment environment(options.measure.threads.value_or(1));
+    return Verifier(original, model);
+  }
+  const Original& original() const { return verifier_.original(); }
+
   void call_witnesses() {
     const Measure& measure = options_.measure;
-    if (!measure.inputs.values.empty() || measure.batch > 0)
-      add_witness(sized_inputs(original_.model, measure));
+    if (!measure.inputs.values.empty() || measure.batch > 0 || measure.steps > 0)
+      add_witness(sized_inputs(original().model, measure));
     else
       call_usual_witnesses();
-    for (const Inputs& inputs : options_.more_inputs) add_witness(inputs);
+    for (const Inputs& inputs : options_.more_inputs)
+      add_witness(with_steps(original().model, inputs, measure.steps, measure.seed));
     result_.random = std::any_of(witnesses_.begin(), witnesses_.end(),
-                                 [](const Witness& w) { return w.as_it_runs().random; });
+                                 [](const Witness& w) { return w.is_random(); });
     for (Witness& witness : witnesses_) {
       progress("the original in fp64");
       if (const std::string why_not = witness.run_wide(); !why_not.empty()) {
@@ -103,19 +117,19 @@ class Verifier {
     const std::uint64_t seed = options_.measure.seed;
     add_samples();
     for (std::uint64_t i = 0; i < kSeeds; ++i) add_generated(seed + i, 0);
-    if (has_symbolic_inputs(original_.model))
+    if (has_symbolic_inputs(original().model))
       for (int i = 1; i <= kVariations; ++i) add_generated(seed, i);
     if (witnesses_.empty()) throw Error(first_refusal_);
   }
 
   void add_witness(Inputs inputs) {
     progress("the original");
-    witnesses_.emplace_back(original_, std::move(inputs), options_.measure.seed);
+    witnesses_.emplace_back(original(), std::move(inputs), options_.measure.seed);
   }
 
   void add_samples() {
     try {
-      if (auto samples = sample_inputs(original_.model))
+      if (auto samples = sample_inputs(original().model))
         add_witness({std::move(*samples), "the file's sample inputs"});
     } catch (const Error& error) {
       result_.notes.push_back(fmt::format("the sample inputs were not used: {}", error.what()));
@@ -127,7 +141,7 @@ class Verifier {
     std::string origin = fmt::format("generated with seed {}", seed);
     if (variation > 0) origin += fmt::format(", other sizes ({})", variation);
     try {
-      add_witness({generated_inputs(original_.model, seed, variation), origin});
+      add_witness({generated_inputs(original().model, seed, variation), origin});
     } catch (const Error& error) {
       if (first_refusal_.empty()) first_refusal_ = error.what();
       result_.notes.push_back(
@@ -139,27 +153,14 @@ class Verifier {
 
   Allowance exactly() const { return {.tolerance = options_.tolerance}; }
 
-  std::vector<OutputCheck> compare(const Witness& witness, const Model& form,
-                                   const Allowance& allowance) const {
-    Evidence evidence = witness.evidence();
-    const Run run = witness.run(form);
-    if (!evidence.wide || allowance.lossy) return judge(evidence, run, nullptr, allowance);
-    try {
-      const Run wide = witness.run_in_fp64(wide_forms_.of(form));
-      return judge(evidence, run, &wide, allowance);
-    } catch (const Error& error) {
-      evidence.wide = nullptr;
-      evidence.why_not_wide = error.what();
-      return judge(evidence, run, nullptr, allowance);
-    }
-  }
-
   using Checks = std::vector<SetCheck>;  // of each set of inputs
 
   Checks check(const Model& form, const Allowance& allowance) const {
     Checks all;
+    const PreparedForm prepared = verifier_.prepare(form, !allowance.lossy);
     for (const Witness& witness : witnesses_)
-      all.push_back({witness.inputs().origin, compare(witness, form, allowance)});
+      all.push_back({witness.inputs().origin, verifier_.judge(witness, prepared, allowance),
+                     witness.calls()});
     return all;
   }
 
@@ -170,8 +171,15 @@ class Verifier {
     if (options_.against || options_.tolerance > 0) return exactly();
     Lossy lossy;
     lossy.budget = options_.budget;
-    for (const Step& step : model_.history())
-      if (is_lossy(step)) lossy.steps.push_back(step.id);
+    for (const Step& step : model_.history()) {
+      if (is_lossy(step))
+        lossy.steps.push_back(step.id);
+      else if (is_marked_lossy(step))
+        result_.notes.push_back(
+            fmt::format("step {}: the history calls it lossy, but {} is exact: it is held to "
+                        "rounding",
+                        step.id.value, step.transformation));
+    }
     if (lossy.steps.empty()) return exactly();
     result_.lossy = std::move(lossy);
     return {.lossy = true, .budget = options_.budget};
@@ -289,27 +297,56 @@ class Verifier {
   void test_power() {
     if (!result_.in_fp64 || options_.tolerance > 0 || result_.lossy || model_.history().empty())
       return;
-    const Model wide = wide_forms_.of(model_);
-    const PowerTest test(model_, wide, witnesses_, options_.measure.seed);
+    const PreparedForm form = verifier_.prepare(model_);
+    if (!form.wide) return;
+    const PowerTest test(model_, *form.wide, witnesses_, options_.measure.seed);
     std::map<std::string, std::vector<const Step*>> alike;
-    for (const Step& step : model_.history()) alike[step.signature].push_back(&step);
+    for (const Step& step : model_.history())
+      if (test.can_plant(step)) alike[step.signature].push_back(&step);
     for (const auto& [signature, steps] : alike) {
       progress(fmt::format("how sharp it is: {}", signature));
-      if (test.notices(*steps.back(), kPlanted)) continue;
-      for (const Step* step : steps)
-        if (!test.notices(*step, kPlanted)) warn(*step, test.reaches(*step));
+      const PowerTest::Steps all(steps);
+      if (test.notices(all.last(1), kPlanted)) continue;
+      std::size_t runs = kPowerRuns;
+      const std::size_t untried = warn_of_unnoticed(test, all, runs);
+      if (untried > 0)
+        result_.notes.push_back(
+            fmt::format("{}: whether a change is noticed was not tried for {} of {} steps",
+                        signature, untried, steps.size()));
     }
     if (!options_.power) return;
     for (const Step& step : model_.history()) {
+      if (!test.can_plant(step)) continue;
       progress(fmt::format("how small a wrong in step {} is noticed", step.id.value));
       result_.power.push_back(
           {step.id, step.transformation, step.site, test.smallest_noticed(step)});
     }
   }
 
-  void warn(const Step& step, bool reached) {
+  // Halves the steps until what is planted in all of a part goes unnoticed, or a step is noticed:
+  // each by itself would take a run of the model for every step. Returns how many were not tried.
+  std::size_t warn_of_unnoticed(const PowerTest& test, PowerTest::Steps steps, std::size_t& runs) {
+    if (runs == 0) return steps.size();
+    --runs;
+    if (!test.notices(steps, kPlanted)) {
+      warn(steps, test.reaches(steps));
+      return 0;
+    }
+    if (steps.size() == 1) return 0;
+    const std::size_t half = steps.size() / 2;
+    const std::size_t untried = warn_of_unnoticed(test, steps.first(half), runs);
+    return untried + warn_of_unnoticed(test, steps.subspan(half), runs);
+  }
+
+  void warn(PowerTest::Steps steps, bool reached) {
+    const Step &first = *steps.front(), &last = *steps.back();
+    const std::string which =
+        steps.size() == 1
+            ? fmt::format("step {}, {} at {}", first.id.value, first.transformation, first.site)
+            : fmt::format("{} steps from {} to {}, {} at {} and others", steps.size(),
+                          first.id.value, last.id.value, first.transformation, first.site);
     result_.warnings.push_back(fmt::format(
-        "step {}, {} at {}: {}", step.id.value, step.transformation, step.site,
+        "{}: {}", which,
         reached ? fmt::format("a change of {:g}% in what it made is not noticed on these inputs",
                               100 * kPlanted)
                 : "these inputs do not reach it: whatever it gives, the outputs are the same"));
@@ -321,8 +358,7 @@ class Verifier {
 
   const Model& model_;
   const VerifyOptions& options_;
-  mutable WideForms wide_forms_;
-  const Original original_;
+  const Verifier verifier_;
   std::deque<Witness> witnesses_;
   std::string first_refusal_;
   Verification result_;
@@ -340,6 +376,8 @@ std::string to_string(Answer answer) {
   switch (answer) {
     case Answer::pass:
       return "pass";
+    case Answer::not_judged:
+      return "not judged";
     case Answer::cannot_tell:
       return "cannot tell";
     case Answer::fail:
@@ -348,18 +386,18 @@ std::string to_string(Answer answer) {
   return "";
 }
 
-// Its transformation has said so, by this parameter.
 bool is_lossy(const Step& step) {
-  return std::find(step.parameters.begin(), step.parameters.end(),
-                   std::pair<std::string, Arg>("approximate", true)) != step.parameters.end();
+  return is_approximate(step) && !ships_as_exact(step.transformation);
 }
+bool is_marked_lossy(const Step& step) { return is_approximate(step); }
 
 Answer SetCheck::answer() const { return worst_of(outputs); }
 
 Answer Verification::answer() const {
   Answer worst = Answer::pass;
   for (const SetCheck& set : sets) worst = std::max(worst, set.answer());
-  for (const StepCheck& step : steps) worst = std::max(worst, step.worst.answer);
+  for (const StepCheck& step : steps)
+    if (!step.lossy) worst = std::max(worst, step.worst.answer);  // the sets have all lossy ones
   return worst;
 }
 
@@ -370,9 +408,12 @@ std::string Verification::verdict() const {
 std::string Verification::reason() const {
   const Answer worst = answer();
   if (worst == Answer::pass) return "";
+  if (worst == Answer::not_judged) return kNoBudget;
   for (const SetCheck& set : sets)
     for (const OutputCheck& output : set.outputs)
-      if (output.answer == worst) return output.path + ": " + output.problem;
+      if (output.answer == worst)
+        return fmt::format("{}{}: {}", output.call ? fmt::format("call {}: ", output.call) : "",
+                           output.path, output.problem);
   for (const StepCheck& step : steps)
     if (step.worst.answer == worst)
       return fmt::format("step {}: {}: {}", step.id.value, step.worst.path, step.worst.problem);
@@ -381,25 +422,25 @@ std::string Verification::reason() const {
 
 Verification verify(const Model& model, const VerifyOptions& options) {
   require_budget(options.budget);
-  return Verifier(model, options).run();
+  return Session(model, options).run();
 }
 
 Check within(const Model& model, const VerifyOptions& options) {
   struct Judge {
     Model model;
     VerifyOptions options;
-    Verifier verifier;
-    Judge(const Model& m, const VerifyOptions& o)
-        : model(m), options(o), verifier(model, options) {}
+    Session session;
+    Judge(const Model& m, const VerifyOptions& o) : model(m), options(o), session(model, options) {}
   };
   const auto judge = std::make_shared<Judge>(model, options);
-  judge->verifier.prepare();
+  judge->session.prepare();
   return [judge](const Model& form) {
-    switch (judge->verifier.answer(form)) {
+    switch (judge->session.answer(form)) {
       case Answer::pass:
         return Verdict::good;
       case Answer::fail:
         return Verdict::bad;
+      case Answer::not_judged:
       case Answer::cannot_tell:
         break;
     }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "refx/verify.h"
 #include "util/json_writer.h"
 
@@ -22,12 +24,14 @@ void write(Json& json, const OutputCheck& c) {
     json.member("original_l2", c.original_l2).member("l2", c.l2);
   }
   json.member("beyond", c.beyond);
+  if (c.call > 0) json.member("call", std::uint64_t{c.call});
   if (!c.passed()) json.member("problem", c.problem);
   json.end();
 }
 
 void write(Json& json, const SetCheck& set) {
   json.object().member("inputs", set.origin).member("verdict", to_string(set.answer()));
+  if (set.calls > 1) json.member("calls", std::uint64_t{set.calls});
   json.member("passed", set.passed()).key("outputs").array(Json::kLines);
   for (const OutputCheck& check : set.outputs) write(json, check);
   json.end().end();

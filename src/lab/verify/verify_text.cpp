@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,6 +19,8 @@ std::string verdict(const OutputCheck& c) {
   switch (c.answer) {
     case Answer::pass:
       return "pass";
+    case Answer::not_judged:
+      return "not judged: " + c.problem;
     case Answer::cannot_tell:
       return "CANNOT TELL: " + c.problem;
     case Answer::fail:
@@ -30,13 +34,18 @@ std::string percent(double part) {
 
 // Where no difference had to be allowed, none is shown.
 std::string allowed(const OutputCheck& c, double bound) {
-  return bound == 0 && c.answer == Answer::pass ? "-" : short_number(c.relative(bound));
+  return bound == 0 && c.answer <= Answer::not_judged ? "-" : short_number(c.relative(bound));
+}
+
+// "output", or "call 3: output".
+std::string where(const OutputCheck& c) {
+  return c.call == 0 ? c.path : fmt::format("call {}: {}", c.call, c.path);
 }
 
 Row row_of(const OutputCheck& c) {
   if (c.exact)
-    return {c.path, c.type, "-", "equal", "-", "-", "equal", "-", percent(c.beyond), verdict(c)};
-  return {c.path,
+    return {where(c), c.type, "-", "equal", "-", "-", "equal", "-", percent(c.beyond), verdict(c)};
+  return {where(c),
           c.type,
           short_number(c.relative(c.meaning.error)),
           allowed(c, c.meaning.allowed),
@@ -52,7 +61,9 @@ std::string outputs_of(const SetCheck& set) {
   std::vector<Row> rows = {{"output", "type", "in fp64", "allowed", "original", "now", "allowed",
                             "L2", "beyond", "verdict"}};
   for (const OutputCheck& check : set.outputs) rows.push_back(row_of(check));
-  return fmt::format("inputs: {}\n{}", printable(set.origin), columns(rows));
+  const std::string calls =
+      set.calls == 1 ? "" : fmt::format("; {} calls, each output where it is worst", set.calls);
+  return fmt::format("inputs: {}{}\n{}", printable(set.origin), calls, columns(rows));
 }
 
 std::string bases_of(const StepCheck& step) {
@@ -70,7 +81,7 @@ std::string exact_steps_of(const std::vector<StepCheck>& steps) {
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
                       short_number(worst.relative(worst.meaning.error)),
                       short_number(worst.relative(worst.now.error)), short_number(step.added_error),
-                      worst.path, verdict(worst)});
+                      where(worst), verdict(worst)});
   }
   return rows.size() == 1 ? "" : "\neach step by itself:\n" + columns(rows);
 }
@@ -85,7 +96,7 @@ std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
                       short_number(error), decibels(error),
                       short_number(worst.relative(worst.now.error)),
-                      short_number(step.in_the_whole), worst.path});
+                      short_number(step.in_the_whole), where(worst)});
   }
   if (rows.size() == 1) return "";
   return "\nlossy steps, each by itself; in the whole: what the model's error is larger by with "
@@ -94,9 +105,8 @@ std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
 }
 
 std::string describe(const Lossy& lossy) {
-  return fmt::format(
-      "error {}, {}", short_number(lossy.error),
-      lossy.budget > 0 ? fmt::format("budget {:g}", lossy.budget) : "and no budget was given");
+  return fmt::format("error {}, {}", short_number(lossy.error),
+                     lossy.budget > 0 ? fmt::format("budget {:g}", lossy.budget) : kNoBudget);
 }
 
 std::string power_of(const std::vector<StepPower>& steps) {
@@ -131,7 +141,8 @@ std::string to_text(const Verification& v) {
   if (!v.power.empty()) text += "\n" + power_of(v.power);
   for (const std::string& warning : v.warnings) text += "\nwarning: " + printable(warning) + "\n";
   for (const std::string& note : v.notes) text += "\nnote: " + printable(note) + "\n";
-  const std::string reason = v.lossy && v.passed() ? describe(*v.lossy) : v.reason();
+  const std::string reason =
+      v.lossy && v.answer() <= Answer::not_judged ? describe(*v.lossy) : v.reason();
   return text + fmt::format("\n{}{}{}\n", v.answer() == Answer::fail ? "FAIL" : v.verdict(),
                             reason.empty() ? "" : ": ", printable(reason));
 }

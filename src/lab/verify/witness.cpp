@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "lab/verify/witness.h"
 
 #include <ATen/TensorOperators.h>
@@ -6,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/content.h"
 #include "lab/verify/in_double.h"
@@ -32,11 +35,15 @@ bool same_tensor(const at::TensorBase& a, const at::TensorBase& b) {
 // Whether `part` stands in `whole` somewhere along this dimension.
 bool holds_along(const at::Tensor& whole, const at::Tensor& part, std::int64_t dim) {
   const std::int64_t length = part.size(dim), last = whole.size(dim) - length;
-  const at::Tensor starts = (whole.narrow(dim, 0, last + 1) == part.narrow(dim, 0, 1))
-                                .movedim(dim, 0)
-                                .reshape({last + 1, -1})
-                                .all(1)
-                                .nonzero();
+  const at::Tensor places = whole.movedim(dim, 0).narrow(0, 0, last + 1);
+  const at::Tensor first = part.movedim(dim, 0)[0];
+  // The first number alone rules out nearly all of them.
+  at::Tensor numbers = places;
+  while (numbers.dim() > 1) numbers = numbers.select(1, 0);
+  const at::Tensor likely = (numbers == first.reshape({-1})[0]).nonzero().reshape({-1});
+  if (likely.numel() == 0) return false;
+  const at::Tensor starts = likely.masked_select(
+      (places.index_select(0, likely) == first).reshape({likely.size(0), -1}).all(1));
   for (std::int64_t i = 0; i < std::min<std::int64_t>(starts.size(0), 8); ++i)
     if (at::equal(whole.narrow(dim, starts[i].item<std::int64_t>(), length), part)) return true;
   return false;
@@ -91,35 +98,10 @@ std::set<StateId> changed_entries(const Model& original, const Model& rewritten)
   return missing;
 }
 
-// In the dtype that they have, or in the narrowest that the graph asks for in what it computes from
-// stored tensors alone: that may have been computed once and stored.
-Roundings roundings_of(const Model& original, const std::set<StateId>& entries) {
-  Roundings roundings;
-  for (StateId id : entries) roundings[id] = rounding(original.state().tensor(id).scalar_type());
-  std::unordered_map<NodeId, std::set<StateId>> stored;  // what each node is computed from
-  for (NodeId id : original.graph()) {
-    const Node& node = original.graph()[id];
-    std::set<StateId> from;
-    if (const std::string_view name = bound_state(node); !name.empty()) {
-      from = {original.state().find(name)};
-    } else if (node.op == Opcode::call_function || node.op == Opcode::call_method) {
-      bool alone = true;
-      for_each_input(node, [&](NodeId input) {
-        const auto it = stored.find(input);
-        if (it == stored.end())
-          alone = false;
-        else
-          from.insert(it->second.begin(), it->second.end());
-      });
-      if (!alone) continue;
-      if (const auto dtype = dtype_asked_for(node); dtype && is_approximate(*dtype))
-        for (StateId entry : from)
-          if (const auto it = roundings.find(entry); it != roundings.end())
-            it->second = std::max(it->second, rounding(*dtype));
-    }
-    if (!from.empty()) stored.emplace(id, std::move(from));
-  }
-  return roundings;
+EntryRounding rounding_of(const ConstantsStored& original, StateId id) {
+  const auto off = original.off.find(id);
+  return {rounding(original.model.state().tensor(id).scalar_type()),
+          off == original.off.end() ? at::Tensor() : off->second};
 }
 
 std::string not_alike(const Run& narrow, const Run& wide) {
@@ -134,8 +116,12 @@ std::string not_alike(const Run& narrow, const Run& wide) {
 
 }  // namespace
 
-Model WideForms::of(const Model& model) {
-  return in_double(model, [this](const at::Tensor& tensor, const auto& widened) {
+Model WideForms::of(const ConstantsStored& stored) {
+  std::unordered_set<const void*> computed;  // anew for every form: not worth keeping
+  for (StateId id : stored.constants)
+    computed.insert(stored.model.state().tensor(id).unsafeGetTensorImpl());
+  return in_double(stored.model, [&](const at::Tensor& tensor, const auto& widened) {
+    if (computed.contains(tensor.unsafeGetTensorImpl())) return widened(tensor);
     Pair& pair = made_[tensor.unsafeGetTensorImpl()];
     if (!pair.wide.defined()) pair = {tensor, widened(tensor)};
     return pair.wide;
@@ -143,13 +129,16 @@ Model WideForms::of(const Model& model) {
 }
 
 Original original_of_forms(const Model& original, const Model& rewritten, WideForms& forms) {
-  Original result{
-      original, {}, {}, {}, roundings_of(original, changed_entries(original, rewritten))};
-  for (StateId id : original.state())
-    if (original.state()[id].kind == StateKind::parameter)
-      result.parameters[id] = rounding(original.state().tensor(id).scalar_type());
+  Original result{with_regions_inlined(original), {}, {}, {}, {}};
+  const ConstantsStored stored = store_constants(result.model, MeasureConstants::yes);
+  for (StateId id :
+       changed_entries(stored.model, store_constants(with_regions_inlined(rewritten)).model))
+    result.changed[id] = rounding_of(stored, id);
+  for (StateId id : stored.model.state())
+    if (stored.model.state()[id].kind == StateKind::parameter || stored.off.contains(id))
+      result.parameters[id] = rounding_of(stored, id);
   try {
-    result.wide = forms.of(original);
+    result.wide = forms.of(stored);
   } catch (const Error& error) {
     result.why_not_wide = first_line(error.what());
   } catch (const c10::Error& error) {
@@ -161,7 +150,17 @@ Original original_of_forms(const Model& original, const Model& rewritten, WideFo
 Witness::Witness(const Original& original, Inputs inputs, std::uint64_t seed)
     : original_(original), inputs_(std::move(inputs)), seed_(seed) {
   DtypeRecorder recorder(trace_);
-  narrow_ = run_once(original.model, inputs_.values, seed, &recorder);
+  narrow_ = run_sequence(original.model, inputs_, seed, &recorder);
+  for (const auto& [node, calls] : trace_.calls)
+    for (const Trace::Call& call : calls)
+      for (c10::ScalarType dtype : call.dtypes)
+        if (is_approximate(dtype) &&
+            (coarsest_ == c10::ScalarType::Undefined || rounding(dtype) > rounding(coarsest_)))
+          coarsest_ = dtype;
+}
+
+bool Witness::is_random() const {
+  return std::any_of(narrow_.begin(), narrow_.end(), [](const Run& run) { return run.random; });
 }
 
 std::string Witness::run_wide() {
@@ -170,70 +169,118 @@ std::string Witness::run_wide() {
   try {
     DecisionRecorder recorder(trace_);
     wide_ = run_in_fp64(*original_.wide, &recorder);
-    why_not_wide_ = not_alike(narrow_, *wide_);
+    for (std::size_t call = 0; call < calls() && why_not_wide_.empty(); ++call)
+      why_not_wide_ = not_alike(narrow_[call], wide_[call]);
   } catch (const Error& error) {
     why_not_wide_ = first_line(error.what());
   }
-  if (!why_not_wide_.empty()) wide_.reset();
+  if (!why_not_wide_.empty()) wide_.clear();
   return why_not_wide_;
 }
 
-Evidence Witness::evidence() const {
-  const auto noise = [this](Noise kind) {
-    return Evidence::Noise{
-        [this, kind](std::size_t runs) -> const Response& { return response(kind, runs); },
-        [this, kind]() -> const FarRuns& { return far(kind); }};
+Evidence Witness::evidence(std::size_t call) const {
+  const auto noise = [this, call](Noise kind) {
+    return Evidence::Noise{[this, kind, call](std::size_t runs) -> const Response& {
+                             return response(kind, call, runs);
+                           },
+                           [this, kind, call]() -> const FarRuns& { return far(kind, call); }};
   };
-  return {narrow_, wide_ ? &*wide_ : nullptr, why_not_wide_, noise(Noise::weights),
-          noise(Noise::all)};
+  return {narrow_[call],         wide_.empty() ? nullptr : &wide_[call],
+          why_not_wide_,         coarsest_,
+          noise(Noise::weights), noise(Noise::all)};
 }
 
-Run Witness::run(const Model& form) const { return run_once(form, inputs_.values, seed_); }
+std::vector<Run> Witness::run(const Model& form) const {
+  return run_sequence(form, inputs_, seed_);
+}
 
-Run Witness::run_in_fp64(const Model& wide_form, exec::Watcher* watcher) const {
+std::vector<Run> Witness::run_in_fp64(const Model& wide_form, exec::Watcher* watcher) const {
   const DoubleByDefault by_default;
-  return run_once(wide_form, in_double(inputs_.values), seed_, watcher);
+  return run_sequence(wide_form, in_double(inputs_), seed_, watcher);
 }
 
-Run Witness::disturbed(Noise noise, double roundings, RoundingNoise::Decisions decisions,
-                       std::uint64_t seed, std::set<std::string>* flipped) const {
+std::vector<OutputCheck> Witness::judge_calls(const std::vector<Run>& current,
+                                              const std::vector<Run>* wide,
+                                              const Allowance& allowance,
+                                              const std::string& why_not_wide) const {
+  const auto is_worse = [&](const OutputCheck& a, const OutputCheck& b) {
+    if (a.answer != b.answer) return a.answer > b.answer;
+    return allowance.lossy ? loss(a) > loss(b) : load(a) > load(b);
+  };
+  std::vector<OutputCheck> worst;
+  for (std::size_t call = 0; call < calls(); ++call) {
+    Evidence known = evidence(call);
+    if (!why_not_wide.empty()) {
+      known.wide = nullptr;
+      known.why_not_wide = why_not_wide;
+    }
+    for (OutputCheck& check :
+         judge(known, current[call], wide ? &(*wide)[call] : nullptr, allowance)) {
+      if (calls() > 1) check.call = call + 1;
+      const auto same = std::find_if(worst.begin(), worst.end(), [&](const OutputCheck& other) {
+        return other.path == check.path;
+      });
+      if (same == worst.end())
+        worst.push_back(std::move(check));
+      else if (is_worse(check, *same))
+        *same = std::move(check);
+    }
+  }
+  return worst;
+}
+
+std::vector<Run> Witness::disturbed(Noise noise, double roundings,
+                                    RoundingNoise::Decisions decisions, std::uint64_t seed,
+                                    std::set<std::string>* flipped) const {
   const bool weights = noise == Noise::weights;
   const Model model = jittered(*original_.wide, weights ? original_.changed : original_.parameters,
                                roundings, seed);
   RoundingNoise watcher(
       trace_, {.in_fp64 = weights, .roundings = roundings, .decisions = decisions, .seed = seed});
-  Run run = run_in_fp64(model, &watcher);
+  std::vector<Run> runs = run_in_fp64(model, &watcher);
   if (flipped) flipped->insert(watcher.flipped().begin(), watcher.flipped().end());
-  return run;
+  return runs;
 }
 
-const Response& Witness::response(Noise noise, std::size_t runs) const {
-  Response& response = responses_[noise];
+// One run of the sequence is for all of its calls.
+const Response& Witness::response(Noise noise, std::size_t call, std::size_t runs) const {
+  std::vector<Response>& all = responses_[noise];
+  all.resize(calls());
   const auto held = RoundingNoise::Decisions::held;
   try {
-    if (response.runs.empty()) response.fainter = disturbed(noise, kFainter, held, seed_);
-    while (response.runs.size() < runs)
-      response.runs.push_back(disturbed(noise, 1, held, seed_ + response.runs.size()));
+    if (all[call].runs.empty()) {
+      std::vector<Run> fainter = disturbed(noise, kFainter, held, seed_);
+      for (std::size_t i = 0; i < calls(); ++i) all[i].fainter = std::move(fainter[i]);
+    }
+    while (all[call].runs.size() < runs) {
+      std::vector<Run> more = disturbed(noise, 1, held, seed_ + all[call].runs.size());
+      for (std::size_t i = 0; i < calls(); ++i) all[i].runs.push_back(std::move(more[i]));
+    }
   } catch (const Error&) {  // a run that noise breaks says nothing about rounding
-    response.fainter = *wide_;
-    response.runs.assign(runs, *wide_);
+    for (std::size_t i = 0; i < calls(); ++i) {
+      all[i].fainter = wide_[i];
+      all[i].runs.assign(runs, wide_[i]);
+    }
   }
-  return response;
+  return all[call];
 }
 
-const FarRuns& Witness::far(Noise noise) const {
+const FarRuns& Witness::far(Noise noise, std::size_t call) const {
   const auto known = far_.find(noise);
-  if (known != far_.end()) return known->second;
-  FarRuns far;
+  if (known != far_.end()) return known->second[call];
+  std::vector<FarRuns> far(calls());
+  std::set<std::string> flipped;
   for (std::uint64_t i = 0; i < kFarRuns; ++i) {
-    if (i == kEnoughWithoutFlip && far.flipped.empty()) break;
+    if (i == kEnoughWithoutFlip && flipped.empty()) break;
     try {
-      far.runs.push_back(
-          disturbed(noise, kFar, RoundingNoise::Decisions::free, seed_ + i, &far.flipped));
+      std::vector<Run> runs =
+          disturbed(noise, kFar, RoundingNoise::Decisions::free, seed_ + i, &flipped);
+      for (std::size_t k = 0; k < calls(); ++k) far[k].runs.push_back(std::move(runs[k]));
     } catch (const Error&) {  // other decisions, such as sizes, may not fit together
     }
   }
-  return far_[noise] = std::move(far);
+  for (FarRuns& one : far) one.flipped = flipped;
+  return (far_[noise] = std::move(far))[call];
 }
 
 }  // namespace refx

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of GraphModules, to the last bit and object, and comparison of outputs."""
 
 import copy
@@ -74,7 +75,7 @@ class Snapshot:
     """Everything of a module that a user can see; equal only if nothing differs."""
 
     def __init__(self, module, objects=True, meta=True):
-        self.code = module.code if isinstance(module, GraphModule) else None  # which generates it
+        self.code = module.code if isinstance(module, GraphModule) else None
         self.modules = modules(module, objects)
         self.tensors = tensors(module, objects)
         self.keys = list(module.state_dict())

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """bisect on GraphModules, with transformations of the library and of the user's own."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Undo survives pickle, deepcopy and torch.save, here and in another process."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a rewrite could change a result it is refused, with a reason, and nothing changes."""
 
 import copy

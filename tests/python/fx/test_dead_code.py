@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What others removed because nobody read it comes back with the step that wrote it."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every kind of GraphModule that PyTorch hands out: apply, run, train, copy, undo."""
 
 import contextlib

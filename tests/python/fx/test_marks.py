@@ -1,4 +1,5 @@
-"""node.transformations: the signatures of the transformations that a node is marked by."""
+# SPDX-License-Identifier: Apache-2.0
+"""node.transformations: the signatures of the transformations that marked a node."""
 
 import copy
 
@@ -52,14 +53,44 @@ def test_every_copy_has_them(cls, copied):
     expected = marked(gm)
     assert {t.signature} in expected and None in expected
     other = copied(gm)
-    assert marked(other) == expected  # the first thing that is asked of it
+    if copied is copy.deepcopy:  # pickle and a copy of a graph alone give refx no occasion to mark the nodes
+        assert marked(other) == expected
     assert t.get_transformed_nodes(other) == [n for n in other.graph.nodes if t.transformed(n)]
+    assert marked(other) == expected
     assert len(t.get_transformed_nodes(other)) == sum(t.signature in (m or ()) for m in expected)
     t(other, reverse=True)
     assert not any(marked(other)) and not t.get_transformed_nodes(other)
     if other is gm and copied is COPIES[0]:
         Snapshot(gm).assert_equals(before)
         assert not any(vars(node) for node in gm.graph.nodes)
+
+
+@pytest.mark.parametrize("call", [
+    refx.fx.log, MergeLinears(), lambda gm: refx.fx.explain(MergeLinears(), gm),
+    lambda gm: MergeLinears().transformed(next(iter(gm.graph.nodes)))])
+def test_every_function_of_refx_restores_the_marks_of_a_loaded_copy(call):
+    gm = MergeLinears()(trace(zoo.make("encoder")[0]))
+    loaded = by_pickle(gm)
+    call(loaded)
+    assert marked(loaded) == marked(gm)
+
+
+@pytest.mark.parametrize("copied", COPIES)
+def test_marks_that_a_copy_gets_stay(copied):
+    gm = MergeLinears()(trace(zoo.make("encoder")[0]))
+    other = copied(gm)
+    node = next(iter(other.graph.nodes))
+    node.transformations = {"first"}  # before refx looks at the copy
+    GeluToTanh().mark_as_transformed(node)
+    refx.fx.log(other)
+    assert node.transformations == {"first", GeluToTanh().signature}
+    assert len(MergeLinears().get_transformed_nodes(other)) == len(MergeLinears().get_transformed_nodes(gm))
+    assert marked(copy.deepcopy(copy.deepcopy(other))) == marked(other)
+
+
+def test_the_class_of_nodes_stays_as_it_is():
+    MergeLinears()(trace(zoo.make("encoder")[0]))
+    assert not hasattr(torch.fx.Node, "transformations")
 
 
 def test_it_is_what_marking_writes_and_asking_reads():

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong half-way, and what others do to a GraphModule: nothing is lost or left half-done."""
 
 import collections

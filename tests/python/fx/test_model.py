@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """refx.Model: exported programs from Python."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """GraphModules that an earlier refx.fx saved (tests/data/fx): they open, show their steps, and go back."""
 
 import pathlib

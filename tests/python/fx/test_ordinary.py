@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The result is an ordinary GraphModule: compiled, exported, in threads, garbage collected."""
 
 import gc

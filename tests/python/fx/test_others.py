@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes by others while the GraphModule is transformed: followed, or a reason to refuse."""
 
 import copy

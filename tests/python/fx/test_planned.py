@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rewrites of a model that is not loaded: its parameters are on the meta device."""
 
 import copy

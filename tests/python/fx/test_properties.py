@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random torch.fx graphs, random transformations, undone in random orders, with copies in between."""
 
 import copy

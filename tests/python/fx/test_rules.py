@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules on GraphModules: forward, state, copies and the exact way back; judged by torch in fp64."""
 
 import copy
@@ -308,3 +309,27 @@ def test_lossy_rules_go_back(cls, sizes, typed):
     assert 0 < error < 0.05
     cls()(gm, reverse=True)
     before.assert_equals(Snapshot(gm))
+
+
+def test_a_dependent_step_that_is_dropped_is_named():
+    first, second = refx.rules("""rule relu-as-clamp  "relu -> clamp_min"
+before(x):
+    return aten.relu(x)
+after:
+    return aten.clamp_min(x, 0.0)
+where: floating(x)
+
+rule clamp-as-threshold  "clamp_min -> threshold"
+before(x):
+    return aten.clamp_min(x, 0.0)
+after:
+    return aten.threshold(x, 0.0, 0.0)
+where: floating(x)
+""")
+    gm = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()))
+    ShapeProp(gm).propagate(torch.randn(2, 4))
+    gm = refx.fx.Rule(second)(refx.fx.Rule(first)(gm))
+    assert len(refx.fx.log(gm)) == 2
+    with pytest.warns(UserWarning, match="dropped step 2 .*clamp-as-threshold.* it does not match any more"):
+        refx.fx.reverse(gm, "relu-as-clamp")
+    assert refx.fx.log(gm) == []

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The history of a GraphModule as bytes: damaged or crafted, it is an error, and never another model."""
 
 import pickle

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is used or written in ways that no schema says is left alone."""
 
 import operator

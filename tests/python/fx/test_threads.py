@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several threads on one GraphModule: each step is in its history, whoever came first."""
 
 import sys

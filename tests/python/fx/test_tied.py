@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two convolutions that share one weight, each with a batch norm of its own."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A transformed GraphModule trains, and undo hands the trained weights back."""
 
 import copy
@@ -217,3 +218,36 @@ def test_columns_that_are_copied_have_a_derivative():
         MergeLinears()(gm, reverse=True)
         for a, b in zip(gm.state_dict().values(), plain.state_dict().values()):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_requires_grad_of_a_merged_weight_returns(trained):
+    model, inputs = zoo.make("encoder")
+    gm = trace(model)
+    t = MergeLinears()
+    t(gm)
+    if trained:
+        step(gm, inputs)
+    merged = gm.layers.get_submodule("0").attention.get_submodule("query-key-value-merged")
+    merged.weight.requires_grad_(False)
+    t(gm, reverse=True)
+    attention = gm.layers.get_submodule("0").attention
+    assert not any(linear.weight.requires_grad for linear in (attention.query, attention.key, attention.value))
+    assert all(linear.bias.requires_grad for linear in (attention.query, attention.key, attention.value))
+    other = gm.layers.get_submodule("1").attention
+    assert other.query.weight.requires_grad
+
+
+def test_a_representation_to_read():
+    assert repr(compose(MergeLinears(), FuseBiasInLinear())) == "compose(MergeLinears(), FuseBiasInLinear())"
+    assert repr(compose(MergeLinears(), inplace=False)) == "compose(MergeLinears(), inplace=False)"
+
+
+def test_a_list_of_steps_is_reversed():
+    gm = trace(zoo.make("encoder")[0])
+    compose(MergeLinears(), FuseBiasInLinear())(gm)
+    steps = refx.fx.log(gm)
+    reverse(gm, [steps[-1], steps[-2].id])
+    assert {step.id for step in refx.fx.log(gm)} == {step.id for step in steps[:-2]}
+    reverse(gm, ["merge-linears", "fuse-bias-in-linear"])
+    assert not refx.fx.log(gm)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stubs say what the extension has, and the package and its users pass the type checker."""
 
 import pathlib

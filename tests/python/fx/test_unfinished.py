@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """lint_and_recompile=False: a pass may leave the graph unfinished, and a later one finish it."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same scripts under optimum.fx.optimization, where it is installed, and under refx.fx: they find the same.
 
 What is meant to differ is in docs/from-optimum.md, and is said here where it is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people hand over by mistake: the message says what would have been right."""
 
 import copy
@@ -33,6 +34,8 @@ X = torch.randn(2, 4)
                          ids=lambda given: type(given).__name__)
 def test_not_a_GraphModule(given, reverse):
     says = f"MergeLinears takes a torch.fx.GraphModule, not a {type(given).__name__}; torch.fx.symbolic_trace"
+    if isinstance(given, refx.Model):
+        says = r"MergeLinears takes a torch.fx.GraphModule, not a refx.Model; model.apply\(...\) rewrites it"
     with pytest.raises(TypeError, match=says):
         MergeLinears()(given, reverse=reverse)
 
@@ -75,28 +78,30 @@ def test_all_of_them_but_the_lossy_ones():
     model, by_name = refx.export(Net(), (X,)), refx.export(Net(), (X,))
     steps = model.apply("all")
     assert {step.transformation for step in steps} >= {"merge-linears"}
-    by_name.apply(*(name for name, _ in refx._core.transformations() if refx._core.preserves_computation(name)))
+    left_out = ("fuse-bias-in-linear", "store-linear-transposed")
+    by_name.apply(*(name for name, _ in refx._core.transformations()
+                    if refx._core.preserves_computation(name) and name not in left_out))
     assert model.graph == by_name.graph
     assert not any("int8" in site.transformation for site in model.sites("all"))
 
 
 @pytest.mark.parametrize("verb", ["verify", "tune"])
 def test_a_budget_below_zero(verb):
-    with pytest.raises(refx.Error, match="an error budget of -1 cannot be kept"):
+    with pytest.raises(refx.Error, match="an error budget of -1: it is a finite number greater than 0"):
         getattr(refx.export(Net(), (X,)), verb)(budget=-1)
 
 
 def test_patterns_that_match_no_site():
     model = refx.export(Net(), (X,))
     before = model.graph
-    with pytest.raises(refx.Error, match=r"only='nowhere\.\*' matches no site; `sites\(\)` lists them"):
+    with pytest.raises(refx.Error, match=r"only='nowhere\.\*' matches no site; `Model\.sites\(\)` lists the sites"):
         model.apply("merge-linears", only="nowhere.*")
     with pytest.raises(refx.Error, match=r"matches no site; did you mean '\{q,k,v\}'"):
         model.apply("merge-linears", only="{q,k,w}")
+    for what in (model.apply, model.sites, model.refusals, model.sensitivity, model.tune):
+        with pytest.raises(refx.Error, match=r"exclude='nowhere' matches nothing; `Model\.sites\(\)` lists the sites"):
+            what("merge-linears", exclude="nowhere")
     assert model.graph == before and not model.log()
-    with pytest.warns(UserWarning, match=r"exclude='nowhere' matches no site"):
-        assert model.apply("merge-linears", exclude="nowhere")
-    assert model.reverse().graph == before
     model.apply("merge-linears")
     assert model.apply("merge-linears", only="*") == []  # those that are rewritten count
 

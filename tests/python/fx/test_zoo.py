@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every transformation on every model: the source untouched, outputs right, undo exact."""
 
 import itertools

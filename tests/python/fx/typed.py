@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A user's program, for the type checker."""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hand-written models of the usual kinds, small, with inputs."""
 
 import math

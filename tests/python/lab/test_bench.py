@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """refx bench: measures a model against its original, or against another file."""
 
 import json
@@ -152,7 +153,7 @@ def test_a_file_that_takes_other_inputs_is_refused(desk, model):
 
 
 def test_a_model_that_cannot_be_run_is_an_error(desk, model):
-    assert "cond" in desk.error("bench", desk.put(model("choice")), *QUICK)
+    assert "higher_order.gate" in desk.error("bench", desk.put_unknown(model("choice")), *QUICK)
 
 
 def test_an_interrupt_ends_it_without_a_result(desk, model):
@@ -183,7 +184,8 @@ Options:
   --against OTHER         Compare with this file, not with its original
   --base BASE             Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these
   --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
-  --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
+  --inputs FILE           (args, kwargs), or args, or a dict by name, or a list of such calls, by torch.save
+  --steps N               Then N calls on the state that the first one left, as in decoding
   --seed N                For inputs that are generated, and random operators
   --batch N               Generated inputs with this size of a dynamic batch
   --threads N             Threads to run on; 0: as many as there are cores
@@ -197,6 +199,7 @@ Examples:
   refx bench fast.pt2
   refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1
   refx bench fast.pt2 --per-step            what each step gives
+  refx bench decoder.pt2 --steps 32         tokens per second
 
 It runs the operators that the file names, but for those that touch files or trust memory;
 docs/security.md says what that means for files from others.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """refx bisect: names the steps that are to blame, and how to repair the model."""
 
 import json
@@ -13,20 +14,24 @@ ALL_STEPS = """\
  4  change-true-div-to-mul-by-inverse  blocks.0.div
  5  change-true-div-to-mul-by-inverse  blocks.1.div_1
  6  change-true-div-to-mul-by-inverse  blocks.2.div_2
- 7  fuse-bias-in-linear                blocks.0.q-k-v-merged
- 8  fuse-bias-in-linear                blocks.1.q-k-v-merged
- 9  fuse-bias-in-linear                blocks.2.q-k-v-merged
+ 7  fuse-bias-in-linear                blocks.0.{q,k,v}
+ 8  fuse-bias-in-linear                blocks.1.{q,k,v}
+ 9  fuse-bias-in-linear                blocks.2.{q,k,v}
 10  fuse-bias-in-linear                head
 """
 SITES = {int(line.split()[0]): line.split()[2] for line in ALL_STEPS.splitlines()}
+STEPS = {int(line.split()[0]): ":".join(line.split()[1:]) for line in ALL_STEPS.splitlines()}
 
-# Fails on a file whose history has all of the sites of one line of `culprits`. Archives are not compressed, so grep
+# Fails on a file whose history has all of the steps of one line of `culprits`. Archives are not compressed, so grep
 # sees the history in them. Every call adds a line to `calls`.
 CHECK = """\
 echo checked >> calls
-while read -r sites; do
+while read -r steps; do
   all=yes
-  for site in $sites; do grep -aqF "\\"site\\": \\"$site\\"" "$1" || all=no; done
+  for step in $steps; do
+    before="\\"transformation\\": \\"${step%%:*}\\", \\"signature\\": \\"${step%%:*}\\", \\"parameters\\": {}"
+    grep -aqF "$before, \\"site\\": \\"${step#*:}\\"" "$1" || all=no
+  done
   [ $all = no ] || exit 1
 done < culprits
 exit 0
@@ -40,7 +45,7 @@ def planted(desk, model):
 
     def plant(*sets, name="fast.pt2"):
         desk.write("check.sh", CHECK)
-        desk.write("culprits", "".join(" ".join(SITES[i] for i in ids) + "\n" for ids in sets))
+        desk.write("culprits", "".join(" ".join(STEPS[i] for i in ids) + "\n" for ids in sets))
         return desk.put(model("blocks", steps=True), name)
 
     return plant
@@ -100,7 +105,7 @@ the check fails because of these steps together:
 def test_text_of_steps_that_are_built_on_others(desk, planted):
     assert desk("bisect", planted({7, 10}), *RUN).out == """\
 the check fails because of these steps together:
-  7   fuse-bias-in-linear  blocks.0.q-k-v-merged
+  7   fuse-bias-in-linear  blocks.0.{q,k,v}
   10  fuse-bias-in-linear  head
   built on 1, which pass without them
 14 checks; the check passes after
@@ -259,7 +264,8 @@ Options:
   --run COMMAND           A command that judges the model at the path {}
   --base BASE             Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these
   --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
-  --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save
+  --inputs FILE           (args, kwargs), or args, or a dict by name, or a list of such calls, by torch.save
+  --steps N               Then N calls on the state that the first one left, as in decoding
   --seed N                For inputs that are generated, and random operators
   --threads N             Threads to run on (1)
   --fresh                 Forget what a search that was cut short had found

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """bench and tune on a GPU, where there is one."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """quantize-linear-int8 against numbers that are computed here, on every kind of input, wherever a file may go."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules that are written in Python, on exported programs; judged by torch in fp64."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the program prints with --json is what docs/schemas says."""
 
 import json
@@ -122,8 +123,8 @@ def test_a_model_that_is_meant_to_err(desk, model, checked):
     path = desk.put(model("blocks"))
     lossy = desk.work / "lossy.pt2"
     desk("apply", path, "store-linear-int8", "-o", lossy)
-    result = checked("verify", lossy, "--per-step", "--sort", "error")
-    assert result["verdict"] == "lossy" and result["passed"] and 0 < result["lossy"]["error"] < 0.1
+    result = checked("verify", lossy, "--per-step", "--sort", "error", code=1)
+    assert result["verdict"] == "not judged" and not result["passed"] and 0 < result["lossy"]["error"] < 0.1
     errors = [step["worst"]["l2"] for step in result["steps"]]
     assert errors == sorted(errors, reverse=True) and all(step["lossy"] for step in result["steps"])
     within = checked("verify", lossy, "--budget", 2 * result["lossy"]["error"])
@@ -142,6 +143,13 @@ def test_values_that_are_not_finite(desk, model, checked):
 def test_bench(desk, model, checked):
     assert checked("bench", desk.put(model("fold")), *QUICK)["steps"] == []
     assert len(checked("bench", desk.put(model("floors", steps=True)), "--per-step", *QUICK)["steps"]) == 4
+
+
+def test_sequences(desk, model, checked):
+    path = desk.put(model("blocks", steps=True))
+    assert len(checked("run", path, "--steps", 2)["calls"]) == 3
+    assert checked("verify", path, "--steps", 2)["sets"][0]["calls"] == 3
+    assert checked("bench", path, "--steps", 2, *QUICK)["calls"] == 2
 
 
 def test_tune(desk, model, checked):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """refx tune: keeps what pays, proves it, and shares the work."""
 
 import json
@@ -135,7 +136,7 @@ def test_the_report_names_each_site_what_was_tried_and_why(desk, model):
 
 def test_a_model_that_gains_nothing_is_left_as_it_was(desk, model):
     path = desk.put(model("wide"))
-    result = desk("tune", path, "-o", "best.pt2", *QUICK)
+    result = desk("tune", path, BIAS, "-o", "best.pt2", *QUICK)
     assert result.out.startswith(f"narrow\n    {BIAS}  0.")
     assert (
         "  slower\n  left: nothing that was tried is faster\n\n1 place in 1 class\n"
@@ -332,8 +333,8 @@ def test_a_folder_that_there_is_not_is_found_before_measuring(desk, model):
 
 
 def test_a_model_that_cannot_be_run_is_an_error(desk, model):
-    error = desk.error("tune", desk.put(model("choice")), "-o", "x.pt2", *QUICK)
-    assert "cond" in error
+    error = desk.error("tune", desk.put_unknown(model("choice")), "-o", "x.pt2", *QUICK)
+    assert "higher_order.gate" in error
 
 
 def test_an_interrupt_ends_it_and_nothing_is_written(desk, model):
@@ -357,10 +358,13 @@ Arguments:
 Options:
   -h,--help               Print this help and exit
   -q,--quiet              No messages but errors
+  --site PATTERN          Only sites whose name, module, tensor or node matches (* and ?); repeatable
+  --except PATTERN        Leave these alone: patterns as of --site; repeatable
   -o,--output OUT         The file to write; it may be MODEL
   --base BASE             Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these
   --allow-ops NAME        Run operators of this namespace, or this one (mylib.add), too; repeatable
-  --inputs FILE           (args, kwargs), or args, or a dict by name, by torch.save; repeatable
+  --inputs FILE           (args, kwargs), or args, or a dict by name, or a list of such calls, by torch.save; repeatable
+  --steps N               Then N calls on the state that the first one left, as in decoding
   --seed N                For inputs that are generated, and random operators
   --batch N               Generated inputs with this size of a dynamic batch
   --threads N             Threads to run on; 0: as many as there are cores

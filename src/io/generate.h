@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "refx/model.h"
+
+namespace refx {
+
+// What a symbolic size may be.
+struct Bounds {
+  std::int64_t min, max;
+};
+Bounds bounds_of(const Model& model, const std::string& symbol);
+
+// The rows of the smallest table in which an input is looked up; none if it is in none.
+std::optional<std::int64_t> smallest_table(const Model& model, NodeId input);
+
+}  // namespace refx
