@@ -157,7 +157,7 @@ def test_a_model_without_sites(desk, model):
 def test_a_step_that_does_not_pay_is_reversed(desk, model):
     path = desk.put(model("wide", steps=True))
     assert [step["transformation"] for step in log(desk, path)] == [BIAS]
-    tuning = tune(desk, path, "-o", "best.pt2")
+    tuning = tune(desk, path, BIAS, "-o", "best.pt2")
     assert tuning["changed"] and tuning["proof"]["speed"] == "faster"
     assert desk.read("best.pt2") == model("wide").read_bytes()
 
