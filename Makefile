@@ -13,6 +13,13 @@ build: build/build.ninja  ## build the library, the program, the Python package 
 	@cmake --build --preset release -j $(JOBS)
 	@$(INTO_VENV)
 
+check: build/build.ninja  ## after each change: format, build, quick lint, fast tests; under two minutes
+	@scripts/lint.sh --fix
+	@cmake --build --preset release --target refx_cli refx_tests refx_python -j $(JOBS)
+	@$(INTO_VENV)
+	@scripts/lint.sh license words python
+	@ctest --preset release -L fast -j $(JOBS)
+
 test: build  ## build, then run all tests
 	@ctest --preset release -j $(JOBS)
 
@@ -20,7 +27,7 @@ program:  ## build the library and the program only, build/bin/refx; installs on
 	@[ -x build/bin/refx ] || echo "make: needs a compiler, CMake, four small libraries and torch (in .venv), and installs what is missing; then builds the program: seven minutes on two cores, this once"
 	@scripts/setup.sh --program
 	@[ build/build.ninja -nt CMakePresets.json ] || { cmake --preset release && touch build/build.ninja; }
-	@cmake --build --preset release --target refx_cli told -j $(JOBS)
+	@cmake --build --preset release --target refx_cli generated-docs -j $(JOBS)
 
 demo: program  ## build the program, then show it at work
 	@build/bin/refx demo
@@ -29,6 +36,13 @@ demo: program  ## build the program, then show it at work
 python: program  ## build the Python package (into .venv) and the program, no tests
 	@cmake --build --preset release --target refx_python -j $(JOBS)
 	@$(INTO_VENV)
+
+goldens: python  ## write what repeats the built program: tests/goldens/, generated pages, Python stubs
+	@.venv/bin/python scripts/goldens.py build/bin/refx
+	@.venv/bin/python python/stubs.py
+
+images: program  ## make the images of README.md, docs/images/; needs Chromium
+	@.venv/bin/python scripts/images.py
 
 wheel: build/build.ninja  ## build a wheel for the torch in .venv, into dist/
 	@CXX=$$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' build/CMakeCache.txt) \
@@ -68,7 +82,7 @@ reference: setup  ## write the reference pages of the C++ library, build/referen
 debug: build-debug/build.ninja  ## debug build, in build-debug/
 	@cmake --build --preset debug -j $(JOBS)
 
-lint: build/build.ninja  ## check formats, clang-tidy, ruff, eslint and commit subjects; ONLY="python web" for some
+lint: build/build.ninja  ## check formats, words, clang-tidy, ruff, eslint and commit subjects; ONLY="python web" for some
 	@ninja --quiet -C build build.ninja # compile commands and packages of web/ as they are now
 	@scripts/lint.sh $(ONLY)
 
@@ -90,4 +104,4 @@ build/build.ninja build-debug/build.ninja build-asan/build.ninja build-tsan/buil
 	@cmake --preset $(PRESET)
 	@touch $@
 
-.PHONY: help setup build program test demo python wheel bench asan tsan fuzz torture setup-clang reference debug lint format clean
+.PHONY: help setup build program check test demo python goldens images wheel bench asan tsan fuzz torture setup-clang reference debug lint format clean

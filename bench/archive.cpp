@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Opening, checking and saving an archive; saving beside `cp` of the same file, in one run.
+// Opens, checks and saves an archive; compares saving with `cp` of the same file, in one run.
 //
 // In memory (/dev/shm) neither waits for a disk. On disk ($TMPDIR, else /tmp) a save also syncs, so
-// that it is beside `cp` followed by `sync` of the copy.
+// it is compared with `cp` followed by `sync` of the copy.
 
 #include "archive/archive.h"
 

@@ -3,7 +3,7 @@
 // What the executor costs: a two-layer transformer (51 operators), batch 1, one thread, run three
 // ways in turn: refx with planned memory, refx without, and the same operators called from C++.
 // The counters are microseconds per forward (minima), and ratios to the calls from C++.
-// bench/executor_peers.py puts PyTorch's own ways of running it beside these.
+// bench/executor_peers.py compares these with PyTorch's own ways of running the model.
 
 #include "refx/executor.h"
 
@@ -144,7 +144,7 @@ void transformer(benchmark::State& state) {
   if (!same) state.SkipWithError("results differ");
 
   double hand = 1e9, with_plan = 1e9, without = 1e9;
-  int repeats = 5;  // few: a minimum wants stretches that nobody interrupts
+  int repeats = 5;  // few: a minimum needs short stretches without interruptions
   for (auto _ : state) {
     hand = std::min(hand, microseconds(by_hand, repeats));
     with_plan = std::min(with_plan, microseconds(run_planned, repeats));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of bench/executor.cpp, run by PyTorch's own means on the same machine.
+"""The model of bench/executor.cpp, run by PyTorch's own executors on the same machine.
 
     python bench/executor_peers.py build/bin/bench_executor
 

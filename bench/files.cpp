@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Opens, transforms and saves a .pt2 file, beside a plain copy of it. bench/files.py runs it.
+// Opens, transforms and saves a .pt2 file, compared with a plain copy of it. bench/files.py runs
+// it.
 //   bench_files MODEL OUT [TRANSFORMATION…]
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ double milliseconds(F&& f) {
       .count();
 }
 
-// Of this program alone: getrusage() counts the one that started it.
+// Of this program alone; getrusage() would include the process that started it.
 double peak_mb() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening and saving .pt2 files, beside torch.export and a plain copy, on the same machine; a long history.
+"""Times of opening and saving .pt2 files, compared with torch.export and a plain copy, and of commands on a long history.
 
     python bench/files.py build/bin/bench_files [FOLDER]
 """

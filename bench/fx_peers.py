@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transform and undo of torch.fx GraphModules: refx.fx beside optimum.fx.optimization.
+"""Times of transforming and undoing torch.fx GraphModules, in refx.fx and in optimum.fx.optimization.
 
     python bench/fx_peers.py [--nodes 1000,10000,100000] [--repeat 5] [--core]
 
-One thread. refx and optimum take turns, A B A B, each time with a model of its own and with the memory that
-was freed given back to the system: what touching new memory costs shows. A ratio is of the minima of this run.
+One thread. refx and optimum take turns, A B A B, each time with a fresh model. Freed memory is returned to the
+system first, so the times include the first access to new memory. Ratios compare the minima of this run.
 
     core            without lint and recompile (``lint_and_recompile=False``)
     transform, undo as users call it, with lint and recompile, which both packages leave to torch.fx
-    one pass        a copy of the weights that the transformation makes, into new memory; and how many of those
-                    the transformation takes. optimum often frees the old weights as it goes and writes where
-                    they were; refx keeps them, for undo
+    one pass        the time to copy the weights that the transformation creates into new memory, and the
+                    transformation's time in multiples of it. optimum often frees old weights and reuses their
+                    memory; refx keeps them for undo
 
 Without optimum installed, refx runs alone; transformers is not needed.
 """

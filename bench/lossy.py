@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lossy rewrites give, and what they cost, beside what others do to the same model; all in one run, in turns.
+"""Speed, error and size of lossy rewrites, compared with other tools on the same model; all in one run, in turns.
 
     PYTHONPATH=build/python python bench/lossy.py [--layers 12] [--length 8 128] [--json FILE] [--refx build/bin/refx]
     PYTHONPATH=build/python python bench/lossy.py --cuda
@@ -255,10 +255,10 @@ def run_cpu(args, folder, results, missing):
 def run_cuda(args, folder, results, missing):
     shapes = [(1, 128), (8, 128), (32, 512)]
     cases = [(f"{args.layers} layers of BERT-base, {n} x {length}", encoder(args.layers).cuda(),
-              torch.randn(n, length, WIDTH, device="cuda"), ["linear-in-bf16", "quantize-linear-int8"])
+              torch.randn(n, length, WIDTH, device="cuda"), ["compute-linear-bf16", "quantize-linear-int8"])
              for n, length in shapes]
     cases += [(f"ResNet-50, {n} x 3 x 224 x 224", resnet_50().cuda(), torch.randn(n, 3, 224, 224, device="cuda"),
-               ["conv-2d-in-bf16"]) for n in (1, 32)]
+               ["compute-conv-2d-bf16"]) for n in (1, 32)]
     for title, module, x, rules in cases:
         torch._dynamo.reset()
         contest = on_cuda(module, x, rules, folder, args)

@@ -53,7 +53,7 @@ inline Model encoder(int layers = 12, std::int64_t hidden = 768, std::int64_t in
   return w.b.build(x);
 }
 
-// Convolutions and batch norms of ResNet-50's shapes, in a row.
+// A sequence of convolutions and batch norms with the shapes of ResNet-50.
 inline Model resnet50() {
   Layers w;
   NodeId x = w.b.input("x", shape({1, 3, 224, 224}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How often bench() says "no difference" of a model and itself: the claim is 95 of 100.
+// Counts how often bench() answers "no difference" for a model and itself: 95 of 100 times or more.
 //
 //   bench_same [RUNS [SECONDS]]
 

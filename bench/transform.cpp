@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Time to transform and to reverse, beside one plain copy of the weights concerned, in one run.
+// Times of transforming and reversing, compared with one plain copy of the affected weights, in one
+// run.
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -38,7 +39,7 @@ std::vector<std::vector<at::Tensor>> replaced(const Model& model) {
   return groups;
 }
 
-// What is freed is not given back to the system: after the first round all memory is warm.
+// Freed memory is not returned to the system, so all memory is warm after the first round.
 void keep_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -100,7 +101,7 @@ BENCHMARK(BertMergeLinears)->UseManualTime()->Iterations(10)->Unit(benchmark::kM
 BENCHMARK(BertFuseBias)->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
 BENCHMARK(ResnetFuseBatchNorm)->UseManualTime()->Iterations(10)->Unit(benchmark::kMillisecond);
 
-// Growth: tiny layers, so that the graph is what costs.
+// Growth: tiny layers, so that the time is spent on the graph.
 void grow(benchmark::State& state, const Model& original, const std::string& transformation) {
   const Transformation& t = find_transformation(transformation);
   const auto nodes = static_cast<double>(original.graph().size());
@@ -117,8 +118,8 @@ void grow(benchmark::State& state, const Model& original, const std::string& tra
   state.counters["reverse_us/node"] = undo * 1e6 / nodes;
 }
 
-// Fifty rules looked for in one graph: those that ship with refx and keep results, again and again.
-// The others match every linear here, and work out what would become of its weight.
+// Searches one graph for fifty rules: the shipped ones that preserve numerics, repeated. The others
+// match every linear here, and compute its new weight.
 void FindFiftyRules(benchmark::State& state) {
   const Model model = encoder(static_cast<int>(state.range(0) / 25), 4, 4);
   std::vector<const Transformation*> rules;
@@ -178,7 +179,7 @@ BENCHMARK(ReverseFirstStep)
     ->Arg(100000)
     ->Unit(benchmark::kMillisecond);
 
-// The first of many steps at one node, each by another than the one before.
+// The first of many steps at one node, each made by a different transformation than the one before.
 void ReverseUnderAlternatingSteps(benchmark::State& state) {
   Model model = fan_out(1);
   const NodeId node = *model.graph().begin();

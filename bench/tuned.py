@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rewrites give when all are applied, and when they are tuned.
+"""The speedup of all rewrites, and of those that tune keeps.
 
     PYTHONPATH=build/python python bench/tuned.py [SECONDS]
 
-Each ratio is of one model's time to its original's, from `refx bench` (99% interval).
+Each ratio is the original's time divided by the model's, from `refx bench` (99% interval).
 """
 
 import sys
@@ -38,7 +38,7 @@ def main():
             everything.apply(transformation)
         best.tune(threads=1, seconds=seconds)
         alone = [m.bench(threads=1, seconds=seconds) for m in (everything, best)]
-        machine = alone[0].data["machine"]
+        machine = alone[0].machine
         print(f"{name:36} {shown(alone[0]):>24} {shown(alone[1]):>24}"
               f"  {len(best.log())} of {len(everything.log())}", flush=True)
     print(f"{machine}, one thread")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx apply: rewrites a file, and says what was done and what was left alone.
+// refx apply: rewrites a model, and prints the steps and the refusals.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "commands.h"
@@ -12,6 +13,7 @@
 #include "patterns.h"
 #include "progress.h"
 #include "refx/error.h"
+#include "refx/old_names.h"
 #include "refx/registry.h"
 #include "summary.h"
 #include "util/json_writer.h"
@@ -23,13 +25,9 @@ namespace {
 
 using Transformations = std::vector<TransformationPtr>;
 
-struct Refused {
-  std::string transformation, site, reason;
-};
-
 struct Applied {
   std::vector<StepId> steps;
-  std::vector<Refused> refused;
+  std::vector<std::pair<std::string, Refusal>> refused;  // with the transformation's name
 };
 
 Applied apply_all(Model& model, const Transformations& transformations,
@@ -42,37 +40,49 @@ Applied apply_all(Model& model, const Transformations& transformations,
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     for (StepId id : outcomes[i].steps) applied.steps.push_back(id);
     for (const Refusal& refusal : outcomes[i].refusals)
-      applied.refused.push_back({transformations[i]->name(), refusal.site.name, refusal.reason});
+      applied.refused.emplace_back(transformations[i]->name(), refusal);
   }
   return applied;
 }
 
-void print_nothing_done(const Model& model, const Transformations& transformations) {
+void print_nothing_done(const Model& model, const Transformations& transformations,
+                        const SiteFilter& filter) {
   std::set<std::string> names;
   for (const TransformationPtr& transformation : transformations)
     names.insert(transformation->name());
   std::size_t steps = 0;
-  for (const Step& step : model.history()) steps += names.count(step.transformation);
-  const std::string who =
-      names.size() == 1 ? *names.begin() + " has no site"
+  for (const Step& step : model.history())
+    steps += std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return same_transformation(name, step.transformation);
+    });
+  const bool one = names.size() == 1;
+  std::string why = one ? *names.begin() + " has no site"
                         : fmt::format("none of the {} transformations has a site", names.size());
-  say("nothing to do: {}{}\n", who,
-      steps == 0 ? "" : fmt::format(" left; {} in the history", count(steps, "step")));
+  // Every pattern of --exclude matched something, or it would be an error.
+  if (!filter.exclude.empty())
+    why = fmt::format("no site of {} is left after --exclude",
+                      one ? *names.begin() : fmt::format("the {} transformations", names.size()));
+  else if (steps > 0)
+    why += " left";
+  say("nothing to do: {}{}\n", why,
+      steps == 0 ? "" : fmt::format("; {} in the history", count(steps, "step")));
 }
 
 void print_report(const Model& model, const Applied& applied, const Counts& before,
-                  const Transformations& transformations) {
-  if (applied.steps.empty()) print_nothing_done(model, transformations);
-  Table table({Table::right, Table::left, Table::left, Table::left});
+                  const Transformations& transformations, const SiteFilter& filter) {
+  if (applied.steps.empty()) print_nothing_done(model, transformations, filter);
+  TextTable table({TextTable::right, TextTable::left, TextTable::left, TextTable::left});
   table.head({"step", "transformation", "site", applied.refused.empty() ? "" : "refused because"});
   for (StepId id : applied.steps) {
     const Step& step = model.history()[id];
     table.row({std::to_string(id.value), step.transformation, step.site});
   }
-  for (const Refused& refused : applied.refused)
-    table.row({"-", refused.transformation, refused.site, refused.reason});
-  if (!table.empty()) say("{}", table.text());
-  if (!applied.steps.empty()) say("\n{}", changes(before, operators(model)).text());
+  for (const auto& [transformation, refusal] : applied.refused)
+    table.row({"-", transformation, refusal.site.name, to_string(refusal.reason)});
+  if (!table.empty()) say_table(table);
+  if (applied.steps.empty()) return;
+  say("\n");
+  say_table(changes(before, operators(model)));
 }
 
 void print_json(const ApplyOptions& options, const Model& model, const Applied& applied,
@@ -87,12 +97,8 @@ void print_json(const ApplyOptions& options, const Model& model, const Applied& 
     json.member("site", step.site).end();
   }
   json.end().key("refusals").array(Json::kLines);
-  for (const Refused& refused : applied.refused)
-    json.object()
-        .member("transformation", refused.transformation)
-        .member("site", refused.site)
-        .member("reason", refused.reason)
-        .end();
+  for (const auto& [transformation, refusal] : applied.refused)
+    write_refusal(json, model, transformation, refusal);
   json.end().key("operators").object(Json::kLines);
   write(json.key("before"), before);
   write(json.key("after"), operators(model)).end();
@@ -113,12 +119,12 @@ int apply(const ApplyOptions& options) {
   if (options.json)
     print_json(options, model, applied, before);
   else
-    print_report(model, applied, before, transformations);
+    print_report(model, applied, before, transformations, options.filter);
   std::fflush(stdout);
   if (options.dry_run)
     note("dry run: nothing was written");
   else if (stays)
-    note(fmt::format("{} stays as it is", options.output));
+    note(fmt::format("{} is unchanged", options.output));
   else if (!model.history().empty())
     note(fmt::format("next: refx verify {}", shell_word(options.output)));
   return kDone;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx bench: how much faster a rewritten model is than its original, or than another file.
+// refx bench: compares the speed of a model with its original, or with another file.
 
 #include <fmt/format.h>
 
 #include "commands.h"
 #include "files.h"
-#include "hints.h"
 #include "output.h"
 #include "progress.h"
 #include "refx/bench.h"
@@ -22,7 +21,8 @@ int bench(const BenchOptions& options) {
   how.measure.progress = progress.callback();
   const Benchmark result = refx::bench(model, how);
   progress.clear();
-  options.json ? say_exactly(to_json(result, in_flags)) : say_lines(to_text(result, in_flags));
+  options.json ? say_exactly(to_json(result, hint_as_flag))
+               : say_lines(to_text(result, hint_as_flag));
   return kDone;
 }
 

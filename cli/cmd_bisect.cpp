@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx bisect: which steps make a check fail.
+// refx bisect: finds the steps that make a check fail.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the verdicts are of: this file as it is now, and this check.
+// Identifies a search: the verdicts of an earlier one are valid for the same file contents and the
+// same check only.
 std::string key_of(const BisectOptions& options) {
   struct stat file = {};
   stat(options.model.c_str(), &file);
@@ -36,7 +37,7 @@ std::string key_of(const BisectOptions& options) {
                      options.measure.steps);
 }
 
-// Where a search that is cut short is kept; empty if there is no place for it.
+// The file that keeps the verdicts of an interrupted search; empty if there is no cache folder.
 std::string journal_of(const std::string& key) {
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   fs::path folder = cache && *cache ? fs::path(cache)
@@ -49,14 +50,14 @@ std::string journal_of(const std::string& key) {
   return failed ? "" : (folder / (fingerprint(key) + ".jsonl")).string();
 }
 
-Check check_of(const BisectOptions& options, const Model& model) {
-  if (!options.run.empty()) return by_command(options.run);
+BisectCheck check_of(const BisectOptions& options, const Model& model) {
+  if (!options.run.empty()) return check_command(options.run);
   refx::VerifyOptions how{.measure = options.measure, .tolerance = *options.tolerance};
   take_inputs(how.measure, model, options.inputs);
-  return within(model, how);
+  return check_tolerance(model, how);
 }
 
-// The command that repairs the file.
+// The command that reverses the culprits.
 std::string repair(const Bisection& found, const std::string& path) {
   std::vector<std::uint32_t> steps;
   for (StepId id : found.repair) steps.push_back(id.value);
@@ -72,10 +73,10 @@ std::string repair(const Bisection& found, const std::string& path) {
 int bisect(const BisectOptions& options) {
   if (options.run.empty() == !options.tolerance)
     throw Error(
-        "bisect needs a check: --tolerance X, or --run 'COMMAND {}'; see `refx bisect --help`");
+        "bisect needs a check: --tolerance X or --run 'COMMAND {}'; see `refx bisect --help`");
   const Model& model = load_to_run(options.model, options);
   if (model.history().empty())
-    throw Error(fmt::format("{}: the model has no steps to search", options.model));
+    throw Error(fmt::format("{}: the model has no steps", options.model));
   Progress progress(0);
   refx::BisectOptions how;
   how.key = key_of(options);
@@ -85,7 +86,7 @@ int bisect(const BisectOptions& options) {
     if (options.fresh)
       fs::remove(how.journal);
     else
-      note("going on with a search that was cut short; --fresh begins anew");
+      note("resuming an interrupted search; --fresh starts over");
   }
   const Bisection result = refx::bisect(model, check_of(options, model), how);
   progress.clear();

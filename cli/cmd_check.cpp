@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx check: whether rules do what they say, on random models.
+// refx check: tests rules on random models.
 
 #include <algorithm>
 

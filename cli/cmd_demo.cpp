@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx demo: rewrites a small model, takes one rewrite back out of order, then all of them.
+// refx demo: rewrites a small model, undoes one step out of order, then all of them.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -25,18 +25,18 @@ namespace refx::cli {
 namespace {
 
 void print_log(const Model& model) {
-  Table table({Table::right, Table::left, Table::left});
+  TextTable table({TextTable::right, TextTable::left, TextTable::left});
   for (const Step& step : model.history())
     table.row({std::to_string(step.id.value), step.transformation, step.site});
-  say("{}", table.text(4));
+  say_table(table, 4);
 }
 
 void print_reversal(const Reversal& reversal) {
   for (const auto& [id, label, reapplied, known] : reversal.replaced) {
     std::vector<std::uint32_t> ids;
     for (StepId step : reapplied) ids.push_back(step.value);
-    say("   step {} was built on it: {}\n", id.value,
-        ids.empty() ? "dropped" : fmt::format("done again as {}", fmt::join(ids, ", ")));
+    say("   step {} depended on it: {}\n", id.value,
+        ids.empty() ? "dropped" : fmt::format("applied again as {}", fmt::join(ids, ", ")));
   }
 }
 
@@ -49,7 +49,7 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-// The tensors of a model, and their values at one time.
+// A tensor of a model, and a copy of its values.
 struct Kept {
   StateId id;
   at::Tensor tensor, values;
@@ -90,21 +90,21 @@ int demo() {
   for (const char* name : {"merge-linears", "change-true-div-to-mul-by-inverse",
                            "fuse-batch-norm-2d-in-conv-2d", "fuse-batch-norm-1d-in-linear"})
     find_transformation(name)(model);
-  apply(model, find_transformation("fuse-bias-in-linear"), {.only = {"*-merged"}, .except = {}});
+  apply(model, find_transformation("fuse-bias-in-linear"), {.site = {"*-merged"}});
   print_log(model);
-  say("{}", changes(operators(original), operators(model)).text(3));
+  say_table(changes(operators(original), operators(model)), 3);
 
   say("\n{}\n", heading("2. The results are the same"));
   const at::Tensor after = output_of(model);
   say("   error against fp64: {:.1e} before, {:.1e} after; outputs are up to {:.1f}\n",
       distance(before, exact), distance(after, exact), exact.abs().max().item<double>());
 
-  say("\n{}\n", heading("3. Take back step 1, the first of all; the others stay"));
+  say("\n{}\n", heading("3. Undo step 1, the oldest; the others remain"));
   print_reversal(reverse(model, StepId(1)));
   print_log(model);
   say("   error against fp64: {:.1e}\n", distance(output_of(model), exact));
 
-  say("\n{}\n", heading("4. Take back the rest"));
+  say("\n{}\n", heading("4. Undo the rest"));
   const std::size_t reversed = reverse_all(model).reversed.size();
   const std::size_t same = unchanged(model, tensors);
   const bool same_text = print(model) == text;

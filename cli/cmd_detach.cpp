@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx detach: the originals leave a file, their hashes stay.
+// refx detach: removes the originals from a file and keeps their hashes.
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ int detach(const DetachOptions& options) {
     json.end().member("bytes_before", before).member("bytes_after", after);
     say_exactly(json.end().take());
   } else if (left.empty()) {
-    say("nothing to detach: {} has no originals that it could be without\n", options.model);
+    say("nothing to detach: {} has no removable originals\n", options.model);
   } else {
     say("{} detached; the file has {}, had {}\n", originals(left), human_bytes(after),
         human_bytes(before));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx diff: how two files differ, or a file and its own original.
+// refx diff: shows how two models differ, or a model and its original.
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx explain: what a transformation does, or what a refusal means.
+// refx explain: explains a transformation or the reason of a refusal.
 
 #include "commands.h"
 #include "output.h"

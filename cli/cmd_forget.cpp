@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx forget: drops the history of a file and the originals it keeps.
+// refx forget: removes the history of a file and the originals that it keeps.
 
 #include <fmt/format.h>
 
@@ -20,17 +20,17 @@ namespace {
 
 struct Opened {
   Model& model;
-  std::optional<std::size_t> steps;  // not known where the history cannot be read
+  std::optional<std::size_t> steps;  // none if the history cannot be read
 };
 
-// A history that no longer fits its graph is what one may want to be rid of.
+// Opens the model even if its history cannot be read: removing such a history is a use of forget.
 Opened open(const std::string& path) {
   try {
     Model& model = open_model(path);
     return {model, model.history().size()};
   } catch (const Error& unreadable) {
     Opened opened{open_model(path, {.history = false}), {}};
-    note(fmt::format("the history cannot be used and is dropped: {}", unreadable.what()));
+    note(fmt::format("the history cannot be read and is dropped: {}", unreadable.what()));
     return opened;
   }
 }

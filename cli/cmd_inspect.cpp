@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx inspect: what is in a file, and what could be done to it.
+// refx inspect: shows what a model contains and which transformations apply.
 
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ struct Summary {
     for (NodeId id : m.graph())
       if (const Node& node = m.graph()[id]; node.op == Opcode::placeholder && node.state.empty())
         inputs.push_back(&node);
-    // Tied tensors are one piece of memory; it belongs to the first of them.
+    // Tied tensors share their memory; it is counted for the first of them.
     std::set<const void*> storages;
     for (StateId id : m.state()) {
       const StateEntry& entry = m.state()[id];
@@ -87,43 +87,45 @@ std::string type_text(const Node& node) {
 
 // ---- for people --------------------------------------------------------------------------------
 
-void print_section(const char* title, const Table& table) {
-  if (!table.empty()) say("\n{}\n{}", heading(title), table.text(2));
+void print_section(const char* title, const TextTable& table) {
+  if (table.empty()) return;
+  say("\n{}\n", heading(title));
+  say_table(table, 2);
 }
 
 void print_model(const Summary& s) {
-  Table inputs({Table::left, Table::left});
+  TextTable inputs;
   for (const Node* node : s.inputs) inputs.row({node->name, type_text(*node)});
   print_section("inputs", inputs);
 
-  Table ranges({Table::left, Table::left});
+  TextTable ranges;
   for (const auto& [symbol, range] : s.ranges) ranges.row({symbol, range_text(range)});
   print_section("dynamic dimensions", ranges);
 
-  Table state({Table::left, Table::right, Table::right, Table::right});
+  TextTable state({TextTable::left, TextTable::right, TextTable::right, TextTable::right});
   for (StateKind kind : kKinds)
     if (const Tensors& t = s.state[static_cast<std::size_t>(kind)]; t.tensors > 0)
       state.row({fmt::format("{}s", to_string(kind)), count(t.tensors, "tensor"),
                  count(t.elements, "element"), human_bytes(t.bytes)});
   print_section("state", state);
 
-  Table counts({Table::left, Table::right});
+  TextTable counts({TextTable::left, TextTable::right});
   for (const auto& [name, n] : s.counts) counts.row({name, std::to_string(n)});
   print_section("operators", counts);
 
-  Table refused({Table::left, Table::left});
+  TextTable refused;
   for (const RefusedOp& op : s.refused) refused.row({op.op, op.reason});
-  print_section("operators that run only with --allow-ops, and why", refused);
+  print_section("operators that run only with --allow-ops", refused);
 }
 
-// A transformation that `all` leaves out has a site at nearly every layer: its sites are counted,
+// Transformations that `all` leaves out have sites at nearly every layer. Their sites are counted,
 // and listed only on request.
 void print_findings(const Summary& s, const InspectOptions& options) {
   const bool list_every_site = !options.transformations.empty() || !options.filter.empty();
   bool counted = false;
-  Table overview({Table::left, Table::right, Table::right});
+  TextTable overview({TextTable::left, TextTable::right, TextTable::right});
   overview.head({"transformation", "sites", "refused"});
-  Table sites({Table::left, Table::left}), refusals({Table::left, Table::left, Table::left});
+  TextTable sites, refusals;
   std::size_t idle = 0;
   for (const auto& [transformation, found] : s.findings) {
     if (found.sites.empty() && found.refusals.empty()) {
@@ -138,11 +140,13 @@ void print_findings(const Summary& s, const InspectOptions& options) {
     }
     for (const Site& site : found.sites) sites.row({transformation->name(), site.name});
     for (const Refusal& refusal : found.refusals)
-      refusals.row({transformation->name(), refusal.site.name, refusal.reason});
+      refusals.row({transformation->name(), refusal.site.name, to_string(refusal.reason)});
   }
-  const bool none = overview.empty();
-  say("\n{}{} {} nothing here\n", none ? Shown{} : overview.text(),
-      count(idle, none ? "transformation" : "other"), idle == 1 ? "finds" : "find");
+  say("\n");
+  if (!overview.empty()) say_table(overview);
+  if (idle > 0)
+    say("{}: no sites\n",
+        count(idle, overview.empty() ? "transformation" : "other transformation"));
   if (counted)
     say("`refx inspect {} NAME` lists the sites of a transformation that `all` leaves out\n",
         shell_word(options.model));
@@ -211,11 +215,7 @@ void write_findings(Json& json, const Summary& s) {
   json.end().key("refusals").array(Json::kLines);
   for (const auto& [transformation, found] : s.findings)
     for (const Refusal& refusal : found.refusals)
-      json.object()
-          .member("transformation", transformation->name())
-          .member("site", refusal.site.name)
-          .member("reason", refusal.reason)
-          .end();
+      write_refusal(json, s.model, transformation->name(), refusal);
   json.end();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx log: the live steps of a file, oldest first.
+// refx log: lists the live steps of a file, oldest first.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,6 @@
 #include "refx/detach.h"
 #include "refx/pt2.h"
 #include "refx/text.h"
-#include "refx/verify.h"
 #include "summary.h"
 #include "util/json_writer.h"
 
@@ -29,12 +28,18 @@ std::string_view name_of(const Step& step, NodeId id) {
   return {};
 }
 
+// Exact steps, which most are, have no mark.
+const char* mark_of(Numerics numerics) {
+  return numerics == Numerics::preserved ? "" : to_string(numerics);
+}
+
 void print_json(const Model& model) {
   Json json;
   json.array(Json::kLines);
   for (const Step& step : model.history()) {
     json.object().member("id", step.id.value).member("transformation", step.transformation);
-    json.member("site", step.site).member("lossy", is_marked_lossy(step)).key("nodes").array();
+    json.member("site", step.site).member("numerics", to_string(step.numerics));
+    json.key("nodes").array();
     for (NodeId id : step.nodes) json.value(name_of(step, id));
     json.end().key("parameters").json(to_json(step.parameters));
     json.member("bytes", step.bytes()).member("detached", total_bytes(detached(step))).end();
@@ -45,13 +50,13 @@ void print_json(const Model& model) {
 }  // namespace
 
 int log(const LogOptions& options) {
-  Table table({Table::right, Table::left, Table::left, Table::left});
+  TextTable table({TextTable::right, TextTable::left, TextTable::left, TextTable::left});
   const auto labels = options.json ? std::nullopt : read_log(options.model);
   if (labels && !labels->empty()) {
     for (const StepLabel& step : *labels)
-      table.row({std::to_string(step.id.value), step.transformation, step.site,
-                 step.marked_lossy ? "lossy" : ""});
-    say("{}", table.text());
+      table.row(
+          {std::to_string(step.id.value), step.transformation, step.site, mark_of(step.numerics)});
+    say_table(table);
     return kDone;
   }
   Model& model = open_model(options.model);
@@ -62,15 +67,15 @@ int log(const LogOptions& options) {
   for (const Step& step : model.history()) {
     const std::vector<DetachedTensor> away = detached(step);
     std::vector<std::string> marks;
-    if (is_marked_lossy(step)) marks.emplace_back("lossy");
+    if (step.numerics == Numerics::approximate) marks.emplace_back(mark_of(step.numerics));
     if (!away.empty()) marks.push_back(originals(away) + " detached");
     table.row({std::to_string(step.id.value), step.transformation, step.site,
                fmt::format("{}", fmt::join(marks, ", "))});
   }
   if (table.empty()) note(fmt::format("{} has no steps", options.model));
-  say("{}", table.text());
+  say_table(table);
   if (const std::vector<DetachedTensor> away = detached(model); !away.empty())
-    note(fmt::format("{} detached: --base with the file that still has them brings them back",
+    note(fmt::format("{} detached: --base with a file that still has them restores them",
                      originals(away)));
   return kDone;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx report: one page of HTML about a model, its steps and what they do.
+// refx report: writes an HTML page about a model, its steps and their effects.
 
 #include <fmt/format.h>
 
@@ -15,14 +15,15 @@
 namespace refx::cli {
 
 int report(const ReportOptions& options) {
-  if (options.output.empty()) throw Error("'report' writes a file: say which with -o OUT.html");
+  if (options.output.empty()) throw Error("'report' needs an output file: -o OUT.html");
   if (same_file(options.model, options.output))
-    throw Error(fmt::format("-o {} is the model itself: the page needs a file of its own",
+    throw Error(fmt::format("-o {} is the model; give the page another file name",
                             shell_word(options.output)));
   const Model& model = load_to_run(options.model, options);
   Progress progress(100);
   MeasuredReportOptions how = options.how;
-  // Inputs that the user gives must be right; without them, the page may do without a run.
+  // Wrong inputs from the user are an error here; generated ones that fail only leave out parts of
+  // the page.
   take_inputs(how.measure, model, options.inputs);
   how.measure.progress = progress.callback();
   const MeasuredReport page = measured_report(model, how);

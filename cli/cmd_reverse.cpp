@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx reverse: takes steps of a file back.
+// refx reverse: undoes steps of a file.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include "output.h"
 #include "refx/detach.h"
 #include "refx/error.h"
-#include "refx/original.h"
+#include "refx/pt2.h"
 #include "refx/reverse.h"
 #include "util/json_writer.h"
 #include "util/shell_word.h"
@@ -24,9 +24,9 @@ namespace {
 void check_usage(const ReverseOptions& options) {
   const std::string help = "; see `refx reverse --help`";
   if (options.all && !options.what.empty())
-    throw Error("--all leaves nothing to choose: drop it, or '" + options.what[0] + "'" + help);
+    throw Error("--all already selects every step: remove it or '" + options.what[0] + "'" + help);
   if (!options.all && options.what.empty())
-    throw Error("say what to reverse: steps, transformations, site patterns or --all" + help);
+    throw Error("'reverse' needs step numbers, transformations, site patterns or --all" + help);
   require_output("reverse", options.model, options.output);
 }
 
@@ -38,45 +38,45 @@ std::vector<StepId> selected(const Model& model, const ReverseOptions& options) 
   return {ids.begin(), ids.end()};
 }
 
-// The fate of every step that was live and is not any more.
+// What happened to every step that is not live any more.
 struct Report {
   struct Row {
     StepId id;
     std::string transformation, site;
-    const Reversal::Replaced* replaced;  // null: it was to go
+    const Reversal::Replaced* replaced;  // null: reversed as requested
   };
   std::vector<Row> rows;
   std::size_t left = 0;
   bool original = false;
-  bool proven = false;  // compared, byte for byte
+  bool proven = false;  // compared with the original, byte by byte
 };
 
 std::string fate(const Report::Row& row) {
   if (!row.replaced) return "reversed";
   if (!row.replaced->known)
-    return "dropped: it was built on a reversed step, and its rule is not loaded; to apply it "
-           "again, give the file of the rule with --rules";
+    return "dropped: it depended on a reversed step, and its rule is not loaded; to apply it "
+           "again, load the rule with --rules FILE";
   if (row.replaced->reapplied.empty())
-    return "dropped: it was built on a reversed step, and has no site without it";
+    return "dropped: it depended on a reversed step, and has no site without that step";
   std::vector<std::uint32_t> ids;
   for (StepId id : row.replaced->reapplied) ids.push_back(id.value);
   return fmt::format("applied again as {}", fmt::join(ids, ", "));
 }
 
 void print_report(const Report& report, const std::string& input, const std::string& output) {
-  Table table({Table::right, Table::left, Table::left, Table::left});
+  TextTable table({TextTable::right, TextTable::left, TextTable::left, TextTable::left});
   for (const Report::Row& row : report.rows)
     table.row({std::to_string(row.id.value), row.transformation, row.site, fate(row)});
-  say("{}", table.text());
-  if (report.rows.empty()) return;  // the model had no such steps, and a note says so
+  say_table(table);
+  if (report.rows.empty()) return;  // a note has said that there are no such steps
   if (report.left > 0)
     say("{} left: `refx log {}`\n", count(report.left, "step"), shell_word(output));
   else if (report.proven)
     say("no steps left: this is the original file, byte for byte\n");
   else if (report.original)
-    say("no steps left: this is the original file, as the history of {} has it\n", input);
+    say("no steps left: this is the original file as recorded in the history of {}\n", input);
   else
-    say("no steps left: this is the original graph, with what was trained since\n");
+    say("no steps left: this is the original graph, with later training kept\n");
 }
 
 void print_json(const Report& report, const std::string& output) {
@@ -105,7 +105,7 @@ int reverse(const ReverseOptions& options) {
   if (steps.empty()) note(fmt::format("{} has no steps to reverse", options.model));
 
   const ReversalPlan plan = plan_reversal(model, steps);
-  std::map<StepId, Report::Row> labels;  // of all that may go
+  std::map<StepId, Report::Row> labels;  // of all steps that may be reversed
   auto note_label = [&](StepId id) {
     const Step& step = model.history()[id];
     labels.emplace(id, Report::Row{id, step.transformation, step.site, nullptr});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx run: runs a model and says what came out.
+// refx run: runs a model and shows its outputs.
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
@@ -20,10 +20,10 @@ namespace refx::cli {
 
 namespace {
 
-// One value of the output, in numbers. Those of a tensor leave its nans out.
+// Statistics of one value of the output. Those of a tensor ignore NaNs.
 struct Summary {
   std::string path, type;
-  std::string text;  // of what is no tensor
+  std::string text;  // of a value that is not a tensor
   bool has_numbers = false;
   double min = 0, max = 0, mean = 0;
   std::int64_t nans = 0;
@@ -86,8 +86,8 @@ void print_json(const std::string& origin, const std::vector<Summaries>& calls) 
 
 void print_table(const std::string& origin, const std::vector<Summaries>& calls) {
   say("inputs: {}\n", origin);
-  using enum Table::Align;
-  Table table({left, left, right, right, right, right});
+  using enum TextTable::Align;
+  TextTable table({left, left, right, right, right, right});
   table.head({"output", "type", "min", "max", "mean", "nan"});
   const auto number = [](double value) { return fmt::format("{:.6g}", value); };
   for (std::size_t call = 0; call < calls.size(); ++call) {
@@ -103,7 +103,7 @@ void print_table(const std::string& origin, const std::vector<Summaries>& calls)
         table.row({path, s.type, "", "", "", std::to_string(s.nans)});
     }
   }
-  say("{}", table.text());
+  say_table(table);
 }
 
 c10::IValue as_list(const std::vector<c10::IValue>& values) {
@@ -139,8 +139,7 @@ int run(const RunOptions& options) {
     print_json(result.inputs, summaries);
   else
     print_table(result.inputs, summaries);
-  if (result.random)
-    note(fmt::format("the outputs are random: they were drawn from seed {}", measure.seed));
+  if (result.random) note(fmt::format("the outputs are random, from seed {}", measure.seed));
   for (const std::string& path : {options.output, options.state})
     if (!path.empty()) note(fmt::format("{} written, for torch.load", path));
   return kDone;

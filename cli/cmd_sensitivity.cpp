@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx sensitivity: what each lossy step costs.
+// refx sensitivity: measures the error of each lossy step.
 
 #include "commands.h"
 #include "files.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx verify: whether a rewritten model still computes what its original did.
+// refx verify: compares the outputs of a model with those of its original.
 
 #include <fmt/format.h>
 

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <unordered_set>
 
 #include "commands.h"
@@ -25,21 +26,42 @@ namespace refx::cli {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
-  refx inspect model.pt2                            what is in it, and what could be done
-  refx apply   model.pt2 merge-linears -o fast.pt2  rewrite it
-  refx log     fast.pt2                             the steps
-  refx verify  fast.pt2                             whether it still computes the same
-  refx reverse fast.pt2 --all -o model.pt2          take them back
-  refx demo                                         all of it on a model made up for it
+  refx inspect model.pt2                            list operators, sites and refusals
+  refx apply   model.pt2 merge-linears -o fast.pt2  rewrite the model
+  refx log     fast.pt2                             list the steps
+  refx verify  fast.pt2                             compare it with its original
+  refx reverse fast.pt2 --all -o model.pt2          undo all steps
+  refx demo                                         show this on a small generated model
 
-Exit codes: 0 done; 1 the answer is no; 2 wrong usage or bad input; 3 a fault of refx;
-130 interrupted)";
+Exit codes: 0 success; 1 the answer is no (different, failed, not found);
+2 wrong usage or bad input; 3 internal error; 130 interrupted)";
 
-// The type names of options, from which completion knows what they take. The help shows others.
+// The type names of options tell completion which values they take. The help shows option_text()
+// instead.
 constexpr const char* kModel = "MODEL";
 constexpr const char* kTensors = "TENSORS";
 constexpr const char* kTransformation = "TRANSFORMATION";
 constexpr const char* kStep = "STEP";
+
+// The group of options that are shown neither in the help nor by completion. CLI11 has a group for
+// this, without a name, but its messages then lack the names of the options.
+constexpr const char* kHidden = "hidden";
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
+    // CLI11 ends every group but the last with an empty line, also if the last one is hidden.
+    const auto at = help.find("\n\n\n");
+    return at == help.npos ? help : help.erase(at, 1);
+  }
+  std::string make_group(std::string group, bool positional,
+                         std::vector<const CLI::Option*> options) const override {
+    if (group == kHidden) return "";
+    return CLI::Formatter::make_group(std::move(group), positional, std::move(options));
+  }
+};
 
 Takes takes(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return Takes::nothing;
@@ -51,19 +73,54 @@ Takes takes(const CLI::Option& option) {
                                    : Takes::text;
 }
 
+// Checks of values. complaint() puts the name of the option before what they return.
+
+std::string takes_only(const std::string& what, const std::string& text) {
+  double number = 0;
+  const char* quote = CLI::detail::lexical_cast(text, number) ? "" : "'";
+  return fmt::format("takes {0}, not {1}{2}{1}", what, quote, text);
+}
+
+std::string any_number(const std::string& text) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number) ? "" : takes_only("a number", text);
+}
+
 std::string positive(const std::string& text) {
   double number = 0;
-  return CLI::detail::lexical_cast(text, number) && number > 0 ? "" : "needs a number above 0";
+  return CLI::detail::lexical_cast(text, number) && number > 0
+             ? ""
+             : takes_only("a number greater than 0", text);
 }
 
 std::string not_negative(const std::string& text) {
   double number = 0;
-  return CLI::detail::lexical_cast(text, number) && number >= 0 ? "" : "needs a number, 0 or above";
+  return CLI::detail::lexical_cast(text, number) && number >= 0
+             ? ""
+             : takes_only("a number of 0 or more", text);
+}
+
+using Check = std::function<std::string(const std::string&)>;
+
+Check between(std::int64_t first, std::int64_t last) {
+  return [=](const std::string& text) {
+    std::int64_t number = 0;
+    return CLI::detail::lexical_cast(text, number) && number >= first && number <= last
+               ? ""
+               : takes_only(fmt::format("a number from {} to {}", first, last), text);
+  };
+}
+
+Check either(const std::string& one, const std::string& other) {
+  return [=](const std::string& text) {
+    return text == one || text == other ? "" : takes_only(one + " or " + other, text);
+  };
 }
 
 class CommandLine {
  public:
   CommandLine() {
+    app.formatter(std::make_shared<HelpFormatter>());
     app.require_subcommand(0, 1);
     app.footer(kExamples);
     app.get_formatter()->column_width(26);
@@ -94,7 +151,7 @@ class CommandLine {
   void define_report();
   void define_others();
 
-  // A command with its examples. Each has --quiet, so that a script need not know which need it.
+  // A command with its examples. Every command has --quiet, so that a script can pass it always.
   CLI::App* add(const char* name, const char* what, const char* examples,
                 std::function<int()> run) {
     CLI::App* sub = app.add_subcommand(name, what);
@@ -107,23 +164,23 @@ class CommandLine {
       };
     });
     sub->add_flag_callback(
-        "-q,--quiet", [] { set_quiet(true); }, "No messages but errors");
+        "-q,--quiet", [] { set_quiet(true); }, "Print no messages except errors");
     return sub;
   }
-  // A rule of the user's own takes the place of one of the library.
+  // A user's rule replaces a shipped rule of the same name.
   void register_rules() {
     std::unordered_set<std::string> names;
     for (const std::string& path : rules_)
       for (Rule& rule : load_rules(path)) {
         if (!names.emplace(rule.name()).second)
-          throw Error(fmt::format("{}: another rule is called '{}', too", path, rule.name()));
+          throw Error(fmt::format("{}: another rule is also called '{}'", path, rule.name()));
         inspect_options.lossy |= !rule.preserves_computation();
         register_rule(std::move(rule));
       }
   }
-  // What a command has that looks transformations up by name.
+  // An option of every command that looks up transformations by name.
   void rules(CLI::App* sub) {
-    sub->add_option("--rules", rules_, "Rules of your own, see docs/rules.md; repeatable")
+    sub->add_option("--rules", rules_, "Load rules from this file, see docs/rules.md; repeatable")
         ->option_text("FILE")
         ->allow_extra_args(false);
   }
@@ -132,59 +189,62 @@ class CommandLine {
     return sub->add_option(name, to, what)->type_name(kModel)->option_text(" ");
   }
   void output(CLI::App* sub, std::string& to) {
-    sub->add_option("-o,--output", to, "The file to write; it may be MODEL")
+    sub->add_option("-o,--output", to, "The file to write; may be MODEL")
         ->type_name(kModel)
         ->option_text("OUT");
   }
-  // What a command has that needs originals.
+  // An option of every command that may need detached originals.
   void base(CLI::App* sub, std::string& to) {
     model(sub, "--base", to,
-          "Has the originals that were detached: a .pt2 or .safetensors file, or a folder of these")
+          "Take detached originals from here: a .pt2 or .safetensors file, or a folder of them")
         ->option_text("BASE");
   }
-  // What a command has that runs a model.
+  // The options of every command that runs a model.
   CLI::Option* runs(CLI::App* sub, Runs& options, Measure& to) {
     sub->footer(sub->get_footer() +
-                "\n\nIt runs the operators that the file names, but for those that touch files or "
-                "trust memory;\ndocs/security.md says what that means for files from others.");
+                "\n\nThe command runs the operators that the file names, except those that access "
+                "files or trust\ncaller-supplied sizes or pointers. Before running files from "
+                "others, read docs/security.md.");
     sub->add_option("--allow-ops", options.allow_ops,
-                    "Run operators of this namespace, or this one (mylib.add), too; repeatable")
+                    "Also run this operator (mylib.add), or all of a namespace (mylib); repeatable")
         ->option_text("NAME")
         ->allow_extra_args(false);
     auto* inputs = sub->add_option("--inputs", options.inputs,
-                                   "(args, kwargs), or args, or a dict by name, or a list of such "
-                                   "calls, by torch.save")
+                                   "Inputs saved by torch.save: (args, kwargs), args, a dict by "
+                                   "name, or a list of such calls")
                        ->type_name(kTensors)
                        ->option_text("FILE")
                        ->expected(1);
     sub->add_option("--steps", to.steps,
-                    "Then N calls on the state that the first one left, as in decoding")
+                    "After the first call, make N more on the state that it left, as in decoding")
         ->option_text("N")
-        ->check(CLI::Range(0, 1000000));
-    sub->add_option("--seed", to.seed, "For inputs that are generated, and random operators")
+        ->check(between(0, 1000000));
+    sub->add_option("--seed", to.seed, "Seed of generated inputs and random operators (0)")
         ->option_text("N")
         ->check(not_negative);
     return inputs;
   }
-  // Instead of one set of inputs any number.
+  // Allows any number of input sets.
   static void several(CLI::Option* inputs) {
     inputs->description(inputs->get_description() + "; repeatable")
         ->expected(1, CLI::detail::expected_max_vector_size)
         ->allow_extra_args(false);
   }
   void threads(CLI::App* sub, Measure& to, const char* what) {
-    sub->add_option("--threads", to.threads, what)->option_text("N")->check(CLI::Range(0, 1024));
+    sub->add_option("--threads", to.threads, what)
+        ->option_text("N")
+        ->check(between(0, kMaxThreads));
   }
-  // Where, on what and how long times are measured.
+  // The options of every command that measures times.
   CLI::Option* timed(CLI::App* sub, Runs& options, Measure& to) {
     CLI::Option* inputs = runs(sub, options, to);
-    sub->add_option("--batch", to.batch, "Generated inputs with this size of a dynamic batch")
+    sub->add_option("--batch", to.batch, "Generate inputs with this batch size, if it is dynamic")
         ->option_text("N")
         ->check(positive);
-    threads(sub, to, "Threads to run on; 0: as many as there are cores");
-    sub->add_option("--device", to.device, "cpu, cuda or cuda:N; without it, where the model is")
+    threads(sub, to, "Number of threads; 0: one per core");
+    sub->add_option("--device", to.device, "cpu, cuda or cuda:N; default: the device of the model")
         ->option_text("DEVICE");
-    sub->add_option("--seconds", to.seconds, "How long to measure, at least (3)")
+    sub->add_option("--seconds", to.seconds, "Measure for at least this long (3)")
         ->option_text("X")
         ->check(positive);
     return inputs;
@@ -193,9 +253,22 @@ class CommandLine {
     const auto patterns = [&](const char* name, std::vector<std::string>& all, const char* what) {
       sub->add_option(name, all, what)->option_text("PATTERN")->allow_extra_args(false);
     };
-    patterns("--site", to.only,
+    patterns("--site", to.site,
              "Only sites whose name, module, tensor or node matches (* and ?); repeatable");
-    patterns("--except", to.except, "Leave these alone: patterns as of --site; repeatable");
+    patterns("--exclude", to.exclude, "Leave out sites that match this pattern; repeatable");
+    // After --exclude, whose callback replaces the list: CLI11 runs callbacks in this order.
+    sub->add_option_function<std::vector<std::string>>(
+           "--except",
+           [&to](const std::vector<std::string>& more) {
+             to.exclude.insert(to.exclude.end(), more.begin(), more.end());
+           })
+        ->allow_extra_args(false)
+        ->group(kHidden);
+  }
+  // The former name of an option. Scripts may use it; help and completion do not show it.
+  template <class T>
+  static CLI::Option* former_name(CLI::App* sub, const char* name, T& to, CLI::Option* now) {
+    return sub->add_option(name, to)->group(kHidden)->excludes(now);
   }
   std::vector<CommandInfo> commands() const;
 
@@ -222,37 +295,40 @@ class CommandLine {
 void CommandLine::define_reading() {
   auto* sub = add("list", "List the transformations",
                   "  refx list\n"
-                  "  refx list --json",
+                  "  refx list --json\n"
+                  "  refx list --reasons",
                   [this] { return list(list_options); });
+  sub->add_flag("--reasons", list_options.reasons, "List the reasons for refusals and their codes");
   rules(sub);
   json(sub, list_options.json);
 
-  sub = add("explain", "Say what a transformation does, or what a refusal means",
+  sub = add("explain", "Explain a transformation or the reason of a refusal",
             "  refx explain merge-linears\n"
+            "  refx explain used-elsewhere\n"
             "  refx explain 'is used in more than one place'",
             [this] { return explain(what); });
-  sub->add_option("WHAT", what, "A name from `refx list`, or a reason that refx gave")
+  sub->add_option("WHAT", what, "A name from `refx list`, or the code or text of a refusal reason")
       ->type_name(kTransformation)
       ->option_text(" ")
       ->required();
   rules(sub);
 
-  sub = add("inspect", "Show what is in a model and what could be done to it",
+  sub = add("inspect", "Show what a model contains and which transformations apply",
             "  refx inspect model.pt2            operators, tensors, sites, refusals\n"
-            "  refx inspect model.pt2 store-linear-int8 --site head    of these alone\n"
-            "  refx inspect model.pt2 --lossy    counts the sites of lossy transformations, too\n"
+            "  refx inspect model.pt2 store-linear-int8 --site head    only these sites\n"
+            "  refx inspect model.pt2 --lossy    also count the sites of lossy transformations\n"
             "  refx inspect model.pt2 --graph    the graph as text\n"
             "  refx inspect model.pt2 --json",
             [this] { return inspect(inspect_options); });
   model(sub, "MODEL", inspect_options.model, "A .pt2 file")->required();
   sub->add_option("TRANSFORMATION", inspect_options.transformations,
-                  "Names from `refx list`: list their sites and no others")
+                  "Names from `refx list`; default: all that are not lossy")
       ->type_name(kTransformation)
       ->option_text(" ");
   filter(sub, inspect_options.filter);
-  sub->add_flag("--graph", inspect_options.graph, "Print the text form of the model instead");
+  sub->add_flag("--graph", inspect_options.graph, "Print only the text form of the model");
   sub->add_flag("--lossy", inspect_options.lossy,
-                "Lossy transformations, too: how many sites they have; --site '*' lists them");
+                "Also count the sites of lossy transformations; --site '*' lists them");
   rules(sub);
   json(sub, inspect_options.json);
 
@@ -269,7 +345,7 @@ void CommandLine::define_reading() {
             "  refx diff a.pt2 b.pt2 && echo equal",
             [this] { return diff(diff_options); });
   model(sub, "A", diff_options.model, "A .pt2 file")->required();
-  model(sub, "B", diff_options.other, "Another one; without it, A's original is shown against A");
+  model(sub, "B", diff_options.other, "Another .pt2 file; default: compare A with its original");
   base(sub, diff_options.base);
   json(sub, diff_options.json);
 }
@@ -277,7 +353,7 @@ void CommandLine::define_reading() {
 void CommandLine::define_writing() {
   auto* sub = add("apply", "Apply transformations and write the result",
                   "  refx apply model.pt2 merge-linears -o fast.pt2\n"
-                  "  refx apply model.pt2 all --except 'head.*' -o fast.pt2\n"
+                  "  refx apply model.pt2 all --exclude 'head.*' -o fast.pt2\n"
                   "  refx apply model.pt2 fuse-bias-in-linear --site 'encoder.0.*' --dry-run",
                   [this] { return apply(apply_options); });
   model(sub, "MODEL", apply_options.model, "A .pt2 file")->required();
@@ -288,38 +364,38 @@ void CommandLine::define_writing() {
       ->required();
   output(sub, apply_options.output);
   filter(sub, apply_options.filter);
-  sub->add_flag("--dry-run", apply_options.dry_run, "Say what would be done; write nothing");
+  sub->add_flag("--dry-run", apply_options.dry_run, "Show the steps without writing a file");
   rules(sub);
   json(sub, apply_options.json);
 
   sub =
-      add("reverse", "Take steps back and write the result",
-          "  refx reverse fast.pt2 3 -o fast.pt2               a step, as `refx log` numbers them\n"
+      add("reverse", "Undo steps and write the result",
+          "  refx reverse fast.pt2 3 -o fast.pt2               a step by its number in `refx log`\n"
           "  refx reverse fast.pt2 merge-linears 'head.*' -o x.pt2\n"
           "  refx reverse fast.pt2 --all -o model.pt2          the original file\n"
           "  refx reverse slim.pt2 --all --base model.pt2 -o x.pt2    after `refx detach`",
           [this] { return reverse(reverse_options); });
   model(sub, "MODEL", reverse_options.model, "A .pt2 file")->required();
   sub->add_option("WHAT", reverse_options.what,
-                  "Step ids, transformations, patterns as of `apply --site`")
+                  "Step numbers, transformation names, or site patterns")
       ->type_name(kStep)
       ->option_text(" ");
   output(sub, reverse_options.output);
   sub->add_flag("--all", reverse_options.all, "All steps");
   auto* refuse =
-      sub->add_flag("--refuse", reverse_options.refuse, "Stop if later steps were built on these")
+      sub->add_flag("--refuse", reverse_options.refuse, "Fail if later steps depend on these")
           ->option_text(" ");
   sub->add_flag("--cascade", reverse_options.cascade,
-                "Reverse those too (else they are applied again where they still match)")
+                "Also reverse dependent steps; default: apply them again where they still match")
       ->option_text(" ")
       ->excludes(refuse);
   sub->add_flag("--discard-changes", reverse_options.discard_changes,
-                "Drop what was trained into rewritten tensors since");
+                "Lose changes that training made to rewritten tensors");
   base(sub, reverse_options.base);
   rules(sub);
   json(sub, reverse_options.json);
 
-  sub = add("detach", "Take the originals out of a file; `reverse --base` brings them back",
+  sub = add("detach", "Remove the originals from a file; `refx reverse --base` restores them",
             "  refx detach fast.pt2 -o slim.pt2\n"
             "  refx reverse slim.pt2 --all --base model.pt2 -o back.pt2",
             [this] { return detach(detach_options); });
@@ -327,7 +403,7 @@ void CommandLine::define_writing() {
   output(sub, detach_options.output);
   json(sub, detach_options.json);
 
-  sub = add("forget", "Drop the history and the originals that it keeps",
+  sub = add("forget", "Remove the history and the originals that it keeps",
             "  refx forget fast.pt2 -o slim.pt2", [this] { return forget(forget_options); });
   model(sub, "MODEL", forget_options.model, "A .pt2 file")->required();
   output(sub, forget_options.output);
@@ -335,103 +411,108 @@ void CommandLine::define_writing() {
 }
 
 void CommandLine::define_running() {
-  auto* sub =
-      add("run", "Run a model and show what comes out",
-          "  refx run model.pt2                        on the sample inputs in the file\n"
-          "  refx run model.pt2 --inputs x.pt -o y.pt  torch.save'd inputs; write the outputs\n"
-          "  refx run decoder.pt2 --steps 32           decode on the cache that it keeps",
-          [this] { return run(run_options); });
+  auto* sub = add("run", "Run a model and show its outputs",
+                  "  refx run model.pt2                        on the sample inputs in the file\n"
+                  "  refx run model.pt2 --inputs x.pt -o y.pt  read the inputs, write the outputs\n"
+                  "  refx run decoder.pt2 --steps 32           decode with the model's own cache",
+                  [this] { return run(run_options); });
   model(sub, "MODEL", run_options.model, "A .pt2 file")->required();
   runs(sub, run_options, run_options.measure);
-  threads(sub, run_options.measure, "Threads to run on; 0: as many as there are cores");
+  threads(sub, run_options.measure, "Number of threads; 0: one per core");
   sub->add_option("-o,--output", run_options.output, "Write the outputs, for torch.load")
       ->type_name(kTensors)
       ->option_text("OUT");
   sub->add_option("--state", run_options.state,
-                  "Write the state that the run left (caches, counters), a dict by name")
+                  "Write the state after the run (caches, counters), a dict by name")
       ->type_name(kTensors)
       ->option_text("OUT");
   json(sub, run_options.json);
 
-  sub = add("verify", "Compare what a model computes with what its original did",
+  sub = add("verify", "Compare the outputs of a model with those of its original",
             "  refx verify fast.pt2\n"
-            "  refx verify fast.pt2 --per-step           the error of each step by itself\n"
-            "  refx verify fast.pt2 --power              how small a wrong it would notice\n"
+            "  refx verify fast.pt2 --per-step           also the error of each step alone\n"
+            "  refx verify fast.pt2 --power              also the smallest error it would detect\n"
             "  refx verify decoder.pt2 --steps 32        every step of decoding\n"
             "  refx verify fast.pt2 --against model.pt2 --inputs x.pt",
             [this] { return verify(verify_options); });
   model(sub, "MODEL", verify_options.model, "A .pt2 file")->required();
-  model(sub, "--against", verify_options.against, "Compare with this file, not with its original")
+  model(sub, "--against", verify_options.against, "Compare with this file instead of the original")
       ->option_text("OTHER");
   base(sub, verify_options.base);
   several(runs(sub, verify_options, verify_options.how.measure));
   sub->add_option("--tolerance", verify_options.how.tolerance,
-                  "The largest relative error; without it, what rounding explains")
+                  "The largest relative error; default: what rounding explains")
       ->option_text("X")
       ->check(not_negative);
   sub->add_option("--budget", verify_options.how.budget,
-                  "The largest relative L2 error that lossy steps may make")
+                  "The largest relative L2 error that lossy steps may cause")
       ->option_text("X")
       ->check(positive);
-  sub->add_flag("--per-step", verify_options.how.per_step, "Measure every step by itself, too");
+  sub->add_flag("--per-step", verify_options.how.per_step, "Also measure every step alone");
   sub->add_option_function<std::string>(
-         "--sort", [this](const std::string& by) { verify_options.how.by_error = by == "error"; },
-         "The steps in their order, or the one that costs most first (step)")
+         "--sort",
+         [this](const std::string& by) {
+           verify_options.how.sort = by == "error" ? StepOrder::error : StepOrder::step;
+         },
+         "Order of the steps: by number, or the largest error first (step)")
       ->option_text("step|error")
-      ->check(CLI::IsMember({"step", "error"}));
-  sub->add_flag("--power", verify_options.how.power,
-                "Plant ever smaller wrongs in what each step made: which would be noticed");
+      ->check(either("step", "error"));
+  sub->add_flag(
+      "--power", verify_options.how.power,
+      "Plant smaller and smaller errors in each step: report the smallest that is detected");
   threads(sub, verify_options.how.measure,
-          "Threads to run on (1): they change the bits of results");
+          "Number of threads (1); results may differ between numbers");
   json(sub, verify_options.json);
 
-  sub = add("sensitivity", "Show which layers lossy rewrites hurt, and how much",
-            "  refx sensitivity small.pt2                        the steps that it has\n"
-            "  refx sensitivity model.pt2 quantize-linear-int8   what they would do",
+  sub = add("sensitivity", "Measure the error that lossy rewrites cause in each layer",
+            "  refx sensitivity small.pt2                        the steps of the model\n"
+            "  refx sensitivity model.pt2 quantize-linear-int8   each site, tried on a copy",
             [this] { return sensitivity(sensitivity_options); });
   model(sub, "MODEL", sensitivity_options.model, "A .pt2 file")->required();
   sub->add_option("TRANSFORMATION", sensitivity_options.transformations,
-                  "Names from `refx list`, tried where the model does not have them")
+                  "Names from `refx list`: try them on a copy, at each site")
       ->type_name(kTransformation)
       ->option_text(" ");
   filter(sub, sensitivity_options.filter);
   base(sub, sensitivity_options.base);
   runs(sub, sensitivity_options, sensitivity_options.measure);
-  threads(sub, sensitivity_options.measure, "Threads to run on (1)");
+  threads(sub, sensitivity_options.measure, "Number of threads (1)");
   rules(sub);
   json(sub, sensitivity_options.json);
 }
 
 void CommandLine::define_lab() {
-  auto* sub = add("bench", "Measure a model against its original, or against another file",
+  auto* sub = add("bench", "Compare the speed of a model with its original, or with another file",
                   "  refx bench fast.pt2\n"
                   "  refx bench fast.pt2 --against model.pt2 --inputs x.pt --threads 1\n"
-                  "  refx bench fast.pt2 --per-step            what each step gives\n"
+                  "  refx bench fast.pt2 --per-step            also the effect of each step\n"
                   "  refx bench decoder.pt2 --steps 32         tokens per second",
                   [this] { return bench(bench_options); });
   model(sub, "MODEL", bench_options.model, "A .pt2 file")->required();
-  model(sub, "--against", bench_options.against, "Compare with this file, not with its original")
+  model(sub, "--against", bench_options.against, "Compare with this file instead of the original")
       ->option_text("OTHER");
   base(sub, bench_options.base);
   timed(sub, bench_options, bench_options.how.measure);
-  sub->add_flag("--cuda-graph", bench_options.how.cuda_graph, "Capture a run and time its replays");
+  sub->add_flag("--cuda-graph", bench_options.how.cuda_graph,
+                "Capture a run in a CUDA graph and time its replays");
   sub->add_flag("--per-step", bench_options.how.per_step,
-                "Measure the model without each step, too");
+                "Also measure the model without each step");
+  sub->add_option("--rounds", bench_options.how.rounds, "Measure at least N rounds (10)")
+      ->option_text("N")
+      ->check(between(1, 1000000));
   json(sub, bench_options.json);
 
-  sub = add("tune", "Find the rewrites that pay on this machine and these inputs",
+  sub = add("tune", "Find the rewrites that make a model faster on this machine",
             "  refx tune model.pt2 -o best.pt2\n"
             "  refx tune model.pt2 -o best.pt2 merge-linears fuse-bias-in-linear --threads 1\n"
             "  refx tune model.pt2 -o best.pt2 quantize-linear-int8 --budget 0.01\n"
-            "  refx tune model.pt2 -o small.pt2 store-linear-int8 --prefer size --budget-run "
+            "  refx tune model.pt2 -o small.pt2 store-linear-int8 --prefer size --accept "
             "'./eval.sh {}'\n"
-            "  refx tune model.pt2 --trials a.jsonl --shard 0/2    on one machine of two\n"
-            "  refx tune model.pt2 -o best.pt2 --merge a.jsonl --merge b.jsonl\n"
             "  torchrun --no-python --nproc-per-node 2 refx tune model.pt2 -o best.pt2",
             [this] { return tune(tune_options); });
   model(sub, "MODEL", tune_options.model, "A .pt2 file")->required();
   sub->add_option("TRANSFORMATION", tune_options.transformations,
-                  "Names from `refx list`; without any, all")
+                  "Names from `refx list`; default: all that are not lossy")
       ->type_name(kTransformation)
       ->option_text(" ");
   filter(sub, tune_options.how.filter);
@@ -439,107 +520,106 @@ void CommandLine::define_lab() {
   base(sub, tune_options.base);
   several(timed(sub, tune_options, tune_options.how.measure));
   sub->add_option("--budget", tune_options.how.budget,
-                  "The largest relative L2 error that lossy rewrites may make")
+                  "The largest relative L2 error that lossy rewrites may cause")
       ->option_text("X")
       ->check(positive);
-  auto* budget_run =
-      sub->add_option("--budget-run", tune_options.budget_run,
-                      "A command that says whether the model at the path {} will do: exit 0")
-          ->option_text("COMMAND");
-  sub->add_option("--at-least", tune_options.at_least,
-                  "… if the number in the last line that it prints is not smaller")
-      ->option_text("N")
-      ->needs(budget_run);
+  auto* accept = sub->add_option("--accept", tune_options.accept,
+                                 "Command that accepts (exit 0) or rejects the model at {}")
+                     ->option_text("COMMAND");
+  auto* accept_min =
+      sub->add_option("--accept-min", tune_options.accept_min,
+                      "Accept only if the last line that the command prints is X or more")
+          ->option_text("X")
+          ->check(any_number);
+  former_name(sub, "--budget-run", tune_options.accept, accept);
+  former_name(sub, "--at-least", tune_options.accept_min, accept_min)->check(any_number);
   sub->add_option_function<std::string>(
          "--prefer",
          [this](const std::string& what) {
            tune_options.how.prefer = what == "size" ? Prefer::size : Prefer::speed;
          },
-         "What to gain within the budget (speed)")
+         "What to optimize within the budget (speed)")
       ->option_text("speed|size")
-      ->check(CLI::IsMember({"speed", "size"}));
+      ->check(either("speed", "size"));
   sub->add_option("--report", tune_options.report,
-                  "Write a page about the result, too: see `refx report`")
+                  "Also write an HTML page about the result, see `refx report`")
       ->option_text("OUT.html");
-  sub->add_option("--trials", tune_options.how.record,
-                  "Keep what was measured in this file (OUT.trials.jsonl)")
+  sub->add_option("--trials", tune_options.how.trials,
+                  "Record every trial in this file (OUT.trials.jsonl)")
       ->option_text("FILE");
   sub->add_flag("--resume", tune_options.resume,
-                "Do not measure again what is in the file of trials");
-  sub->add_option("--shard", tune_options.shard, "Measure only part I of N, and write only trials")
-      ->option_text("I/N");
-  sub->add_option("--merge", tune_options.how.known, "Use these trials, too; repeatable")
-      ->option_text("FILE")
-      ->allow_extra_args(false);
+                "Reuse the recorded trials instead of measuring again");
   rules(sub);
   json(sub, tune_options.json);
 
   sub = add("bisect", "Find the steps that make a check fail",
             "  refx bisect fast.pt2 --tolerance 1e-4\n"
-            "  refx bisect fast.pt2 --run './check.sh {}'   exit 0 good, 125 skip, 1-124 bad",
+            "  refx bisect fast.pt2 --run './check.sh {}'   exit 0 good, 1 to 124 bad, 125 skip",
             [this] { return bisect(bisect_options); });
   model(sub, "MODEL", bisect_options.model, "A .pt2 file")->required();
-  auto* tolerance =
-      sub->add_option("--tolerance", bisect_options.tolerance,
-                      "The largest relative error; 0: a bound from the original's own")
-          ->option_text("X")
-          ->check(not_negative);
-  sub->add_option("--run", bisect_options.run, "A command that judges the model at the path {}")
+  auto* tolerance = sub->add_option("--tolerance", bisect_options.tolerance,
+                                    "The largest relative error; 0: what rounding explains")
+                        ->option_text("X")
+                        ->check(not_negative);
+  sub->add_option("--run", bisect_options.run, "Command that checks the model at {}")
       ->option_text("COMMAND")
       ->excludes(tolerance);
   base(sub, bisect_options.base);
   runs(sub, bisect_options, bisect_options.measure);
-  threads(sub, bisect_options.measure, "Threads to run on (1)");
+  threads(sub, bisect_options.measure, "Number of threads (1)");
   sub->add_flag("--fresh", bisect_options.fresh,
-                "Forget what a search that was cut short had found");
+                "Start over instead of resuming an interrupted search");
   rules(sub);
   json(sub, bisect_options.json);
 }
 
 void CommandLine::define_check() {
-  auto* sub = add("check", "Try rules on random models, against fp64, and take them back",
+  auto* sub = add("check", "Test rules on random models: results against fp64, and undo",
                   "  refx check rules.refx\n"
                   "  refx check rules.refx --rule merge-lora --instances 1000\n"
-                  "  refx check                               the rules that refx has itself",
+                  "  refx check                               the rules that ship with refx",
                   [this] { return check(check_options); });
-  sub->add_option("FILE", check_options.files, "Files of rules, see docs/rules.md")
+  sub->add_option("FILE", check_options.files,
+                  "Files of rules, see docs/rules.md; default: the shipped rules")
       ->option_text(" ");
-  sub->add_option("--rule", check_options.rules, "Only the rule of this name; repeatable")
+  sub->add_option("--rule", check_options.rules, "Test only this rule; repeatable")
       ->option_text("NAME")
       ->allow_extra_args(false);
   sub->add_option("--instances", check_options.how.instances,
-                  "How many models of each form are tried (100)")
+                  "Number of models for each form of a rule (100)")
       ->option_text("N")
-      ->check(CLI::Range(1, 1000000));
-  sub->add_option("--seed", check_options.how.seed, "Other seeds try other models")
+      ->check(between(1, 1000000));
+  sub->add_option("--seed", check_options.how.seed, "Seed of the random models")
       ->option_text("N")
       ->check(not_negative);
   json(sub, check_options.json);
 }
 
 void CommandLine::define_report() {
-  auto* sub = add("report", "Write a page that shows a model, its steps and what they do",
-                  "  refx report fast.pt2 -o report.html             verifies and times it, too\n"
-                  "  refx report fast.pt2 -o report.html --no-bench  only what takes little time",
-                  [this] { return report(report_options); });
+  auto* sub =
+      add("report", "Write an HTML page about a model, its steps and their effects",
+          "  refx report fast.pt2 -o report.html\n"
+          "  refx report fast.pt2 -o report.html --no-bench  faster: without measuring times",
+          [this] { return report(report_options); });
   model(sub, "MODEL", report_options.model, "A .pt2 file")->required();
-  sub->add_option("-o,--output", report_options.output, "The page to write, one HTML file")
+  sub->add_option("-o,--output", report_options.output, "The HTML file to write")
       ->option_text("OUT");
-  sub->add_option("--title", report_options.how.title, "The page's title; else the name of MODEL")
+  sub->add_option("--title", report_options.how.title,
+                  "Title of the page; default: the name of MODEL")
       ->option_text("TEXT");
   base(sub, report_options.base);
   runs(sub, report_options, report_options.how.measure);
-  threads(sub, report_options.how.measure, "Threads to run on (1); 0: as many as there are cores");
+  threads(sub, report_options.how.measure, "Number of threads (1); 0: one per core");
   MeasuredReportOptions& how = report_options.how;
   sub->add_flag_callback(
-      "--no-verify", [&how] { how.verify = false; }, "Do not compare it with its original");
+      "--no-verify", [&how] { how.verify = false; }, "Do not verify the model");
   sub->add_flag_callback(
-      "--no-bench", [&how] { how.bench = false; }, "Do not time it");
-  sub->add_flag("--per-step", how.per_step, "Measure every step by itself, too");
+      "--no-bench", [&how] { how.bench = false; }, "Do not measure times");
+  sub->add_flag("--per-step", how.per_step, "Also measure every step alone");
 }
 
 void CommandLine::define_others() {
-  add("demo", "Rewrite a small model, and take it back step by step", "  refx demo", demo);
+  add("demo", "Rewrite a small model and undo it step by step", "  refx demo", demo);
   auto* sub = add("completion", "Print a completion script for a shell",
                   "  source <(refx completion bash)\n"
                   "  refx completion zsh > ~/.zfunc/_refx\n"
@@ -553,7 +633,7 @@ void CommandLine::define_others() {
     std::vector<Chapter> chapters;
     for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
       chapters.push_back({"refx " + one->get_name(), one->help("refx")});
-    // Its own help, not that of the command that was chosen.
+    // app.help() would print the help of the chosen command, `man`.
     const std::string all =
         app.get_formatter()->make_help(&app, "refx", CLI::AppFormatMode::Normal);
     say_exactly(manual_page(all, chapters));
@@ -566,6 +646,7 @@ std::vector<CommandInfo> CommandLine::commands() const {
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
     CommandInfo info{sub->get_name(), sub->get_description(), {}, {}};
     for (const CLI::Option* option : sub->get_options()) {
+      if (option->get_group() == kHidden) continue;
       if (option->get_positional()) {
         info.arguments.push_back(takes(*option));
         if (option->get_name() == "SHELL") info.words = {"bash", "zsh", "fish"};
@@ -593,36 +674,58 @@ std::string see_help(const CLI::App& app) {
   return fmt::format("; see `{} --help`", &at == &app ? "refx" : "refx " + at.get_name());
 }
 
-// What the user typed that nothing takes, and the nearest thing that is there.
+// An option, a command or an argument that does not exist, and the most similar one that does.
 std::string unexpected(const CLI::App& app, const std::string& word) {
   const CLI::App& at = chosen(app);
   const bool option = word.starts_with('-'), no_command = &at == &app;
   std::vector<std::string> known;
   if (option) {
-    for (const CLI::Option* o : at.get_options())
+    for (const CLI::Option* o : at.get_options()) {
+      if (o->get_group() == kHidden) continue;
       for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+    }
   } else if (no_command) {
     for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
       known.push_back(sub->get_name());
   }
-  const std::string what = option       ? fmt::format("unknown option '{}'", word)
-                           : no_command ? fmt::format("unknown command '{}'", word)
-                                        : fmt::format("'{}' takes no '{}'", at.get_name(), word);
+  const std::string what = option ? fmt::format("unknown option '{}'", word)
+                           : no_command
+                               ? fmt::format("unknown command '{}'", word)
+                               : fmt::format("'{}' does not take '{}'", at.get_name(), word);
   const std::string nearest = did_you_mean(word, known);
   return what + (nearest.empty() ? see_help(app) : nearest);
 }
 
-// CLI11 reports a missing argument before a word that nothing takes, which is the likelier slip.
+// What CLI11 says, in the words of the other messages.
+std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string what = error.what();
+  // Splits the message where it has `separator`.
+  std::string before, after;
+  const auto has = [&](std::string_view separator) {
+    const auto at = what.find(separator);
+    if (at == what.npos) return false;
+    before = what.substr(0, at);
+    after = what.substr(at + separator.size());
+    return true;
+  };
+  if (what.ends_with(" is required") && has(" is required"))
+    return fmt::format("'{}' needs {}", chosen(app).get_name(), before);
+  if (what.ends_with(" missing") && has(": ")) return before + " needs a value";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) && has(": At Most 1 "))
+    return before + " can be given only once";
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) && has(" excludes "))
+    return fmt::format("give either {} or {}", before, after);
+  if (dynamic_cast<const CLI::ValidationError*>(&error) && has(": ")) return before + " " + after;
+  if (what.starts_with("Could not convert: ") && has(" = "))
+    return fmt::format("{} does not take '{}'", before.substr(before.find(": ") + 2), after);
+  return what;
+}
+
+// CLI11 reports a missing argument before an unknown option, which is the more likely mistake.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
   for (const std::string& word : app.remaining(true))
     if (word.starts_with('-') && word != "--") return unexpected(app, word);
-  const std::string what = error.what(), required = " is required";
-  if (what.ends_with(required))
-    return fmt::format("'{}' needs {}{}", chosen(app).get_name(),
-                       what.substr(0, what.size() - required.size()), see_help(app));
-  if (what.ends_with(" missing") && what.find(": ") != what.npos)
-    return fmt::format("{} needs a value{}", what.substr(0, what.find(": ")), see_help(app));
-  return what + see_help(app);
+  return in_our_words(app, error) + see_help(app);
 }
 
 }  // namespace

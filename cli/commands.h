@@ -16,16 +16,16 @@ namespace refx::cli {
 // What the program returns to the shell.
 enum Exit : int {
   kDone = 0,
-  kNo = 1,     // the answer is no
+  kNo = 1,     // the answer is no: different, failed, not found
   kUsage = 2,  // wrong usage or bad input; nothing was written
-  kBug = 3,    // a fault of refx itself
+  kBug = 3,    // an internal error of refx
   kInterrupted = 130,
 };
 
-// One file per command: cmd_<name>.cpp. command_line.cpp fills the options in, main.cpp maps errors
-// to exit codes.
+// Each command is in a file of its own, cmd_<name>.cpp. command_line.cpp fills in the options, and
+// main.cpp maps errors to exit codes.
 struct ListOptions {
-  bool json = false;
+  bool reasons = false, json = false;
 };
 int list(const ListOptions& options);
 
@@ -33,7 +33,7 @@ int explain(const std::string& what);
 
 struct InspectOptions {
   std::string model;
-  std::vector<std::string> transformations;  // none: all that preserve computation
+  std::vector<std::string> transformations;  // empty: all that preserve computation
   SiteFilter filter;
   bool graph = false, json = false;
   bool lossy = false;  // also those that do not preserve computation
@@ -79,14 +79,14 @@ struct ForgetOptions {
 };
 int forget(const ForgetOptions& options);
 
-// Of a command that runs a model.
+// The options of a command that runs a model.
 struct Runs {
   std::string model;
-  std::string base;  // has the originals that were detached from the model
+  std::string base;  // a file with the originals that were detached from the model
   std::vector<std::string> inputs, allow_ops;
 };
 
-// What is left to `how` is the library's own: command_line.cpp fills it in, too.
+// `how` has the library's options, which command_line.cpp fills in as well.
 struct RunOptions : Runs {
   std::string output, state;
   Measure measure;
@@ -117,8 +117,8 @@ struct BenchOptions : Runs {
 int bench(const BenchOptions& options);
 
 struct TuneOptions : Runs {
-  std::string output, shard, budget_run, report;
-  std::optional<double> at_least;
+  std::string output, accept, report;
+  std::optional<double> accept_min;
   std::vector<std::string> transformations;
   refx::TuneOptions how;
   bool resume = false, json = false;
@@ -127,7 +127,7 @@ int tune(const TuneOptions& options);
 
 struct BisectOptions : Runs {
   std::string run;
-  std::optional<double> tolerance;  // one of these two is the check
+  std::optional<double> tolerance;  // the check is this or `run`
   Measure measure;
   bool fresh = false, json = false;
 };

@@ -17,7 +17,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// The steps of a file are not known here, but the transformations that made them are.
+// A step is completed by the name of its transformation, because the file has not been read.
 Words transformations(Takes takes) {
   Words names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());

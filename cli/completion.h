@@ -6,7 +6,7 @@
 
 namespace refx::cli {
 
-// What completion has to know of the command line.
+// A description of the command line for completion.
 enum class Takes { nothing, text, model, tensors, transformation, step };
 
 struct OptionInfo {
@@ -18,10 +18,10 @@ struct CommandInfo {
   std::string name, summary;
   std::vector<OptionInfo> options;
   std::vector<Takes> arguments;         // in order; the last one may be repeated
-  std::vector<std::string> words = {};  // what its argument may be, where that is a fixed choice
+  std::vector<std::string> words = {};  // the values of its argument, if these are fixed
 };
 
-// For "bash", "zsh" or "fish". Throws Error with the nearest name for another shell.
+// For "bash", "zsh" or "fish". Throws Error for another shell.
 std::string completion_script(const std::string& shell, const std::vector<CommandInfo>& commands);
 
 }  // namespace refx::cli

@@ -31,9 +31,8 @@ void require_unchanged_files() {
 
 void require_output(const char* command, const std::string& model, const std::string& output) {
   if (output.empty())
-    throw Error(
-        fmt::format("'{}' writes a file: say which with -o OUT.pt2 (-o {} replaces the model)",
-                    command, shell_word(model)));
+    throw Error(fmt::format("'{}' needs an output file: -o OUT.pt2 (-o {} replaces the model)",
+                            command, shell_word(model)));
   const auto folder = std::filesystem::path(output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder))
     throw Error(fmt::format("cannot write '{}': there is no folder '{}'", output, folder.string()));

@@ -5,14 +5,14 @@
 
 namespace refx::cli {
 
-// After Ctrl-C, long work ends at its next step, so that it can tidy up; a second one ends the
-// program at once.
+// After Ctrl-C, a long operation ends at its next progress report, so that it can remove its
+// temporary files. A second Ctrl-C ends the program at once.
 void catch_interrupt();
 bool interrupted();
 
-// A file that is cut off while it is mapped gives a signal instead of bytes. Then the program ends
-// with a message; a file that it was writing has no name yet.
-void catch_cut_off();
+// Reading a mapped file that was truncated meanwhile raises SIGBUS. Then the program ends with a
+// message. Its output file does not exist yet, because a save renames it at the end.
+void catch_bus_error();
 
 struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}

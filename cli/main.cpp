@@ -12,9 +12,9 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "hints.h"
 #include "interrupt.h"
 #include "refx/error.h"
+#include "refx/hint.h"
 #include "util/first_line.h"
 #include "util/printable.h"
 
@@ -23,12 +23,14 @@ namespace {
 int run(int argc, char** argv) {
   using namespace refx::cli;
   using refx::printable;
-  // `refx log model.pt2 | head -1` ends quietly, even if whoever started us ignores the signal.
+  // `refx log model.pt2 | head -1` ends without a message, even if the parent process ignores the
+  // signal.
   std::signal(SIGPIPE, SIG_DFL);
-  catch_cut_off();
+  catch_bus_error();
   try {
     const int code = run_command_line(argc, argv);
-    const bool written = std::fflush(stdout) == 0 && !std::ferror(stdout);  // now, or before
+    const bool written =
+        std::fflush(stdout) == 0 && !std::ferror(stdout);  // this write failed, or an earlier one
     if (!written) throw refx::Error("cannot write the output");
     return code;
   } catch (const Interrupted&) {
@@ -42,7 +44,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "refx: out of memory\n");
     return kUsage;
   } catch (const refx::HintedError& error) {
-    fmt::print(stderr, "refx: {}\n", printable(error.said(in_flags)));
+    fmt::print(stderr, "refx: {}\n", printable(error.message(refx::hint_as_flag)));
     return kUsage;
   } catch (const refx::Error& error) {
     fmt::print(stderr, "refx: {}\n", printable(error.what()));
@@ -55,8 +57,8 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-// Without the destructors of torch's libraries, which free one by one what the kernel frees at
-// once.
+// Exits without running the destructors of torch's libraries: they free every object by itself,
+// which takes longer than the kernel needs to free the whole process.
 int main(int argc, char** argv) {
   const int code = run(argc, argv);
   std::fflush(nullptr);

@@ -10,9 +10,9 @@ namespace refx::cli {
 
 namespace {
 
-// As it stands: help texts are in columns already. A line must not begin as a request does, and a
-// hyphen is to be one that can be copied.
-std::string as_it_stands(const std::string& text) {
+// Unfilled, because help texts are aligned already. A line that begins like a request (. or ') is
+// escaped, and so are hyphens, which groff would turn into characters that cannot be copied.
+std::string verbatim(const std::string& text) {
   std::string out = ".nf\n";
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -36,10 +36,10 @@ std::string manual_page(const std::string& help, const std::vector<Chapter>& com
   std::string page = fmt::format(
       ".TH REFX 1 \"\" \"refx {}\" \"User commands\"\n"
       ".SH NAME\nrefx \\- reversible rewrites of PyTorch graphs\n.SH DESCRIPTION\n{}",
-      REFX_VERSION, as_it_stands(help));
+      REFX_VERSION, verbatim(help));
   page += ".SH COMMANDS\n";
   for (const Chapter& command : commands)
-    page += fmt::format(".SS \"{}\"\n{}", command.title, as_it_stands(command.help));
+    page += fmt::format(".SS \"{}\"\n{}", command.title, verbatim(command.help));
   return page;
 }
 

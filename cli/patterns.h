@@ -12,8 +12,8 @@
 
 namespace refx::cli {
 
-// Does what uses the patterns of --site and --except on a model. Of one that matches nothing, says
-// which option it belongs to and which command lists the sites.
+// Calls `use`, which filters sites by the patterns of --site and --exclude. The error for a pattern
+// that matches nothing names the option and the command that lists the sites.
 template <class F>
 auto with_patterns(const std::string& model, const std::vector<std::string>& transformations,
                    F&& use) try {
@@ -21,7 +21,8 @@ auto with_patterns(const std::string& model, const std::vector<std::string>& tra
 } catch (const UnmatchedPattern& error) {
   std::string command = "refx inspect " + shell_word(model);
   for (const std::string& name : transformations) command += " " + shell_word(name);
-  throw Error(fmt::format("{} {}", error.of() == UnmatchedPattern::Of::only ? "--site" : "--except",
+  throw Error(fmt::format("{} {}",
+                          error.of() == UnmatchedPattern::Of::site ? "--site" : "--exclude",
                           error.problem(fmt::format("`{}` lists the sites", command))));
 }
 

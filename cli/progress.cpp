@@ -16,9 +16,10 @@ namespace refx::cli {
 
 namespace {
 
-constexpr std::size_t kBar = 20;
+constexpr std::size_t kBar = 20;  // characters
 constexpr const char* kEraseLine = "\r\033[K";
-constexpr auto kNowAndThen = std::chrono::seconds(30);
+// In a log file, a line for every report would be too many.
+constexpr auto kLogInterval = std::chrono::seconds(30);
 
 bool on_terminal() {
   const char* term = std::getenv("TERM");
@@ -27,12 +28,12 @@ bool on_terminal() {
 
 }  // namespace
 
-Progress::Progress(std::size_t parts) : parts_(parts), shown_(!is_quiet() && on_terminal()) {}
+Progress::Progress(std::size_t parts) : parts_(parts), is_line_(!is_quiet() && on_terminal()) {}
 
 Progress::~Progress() { clear(); }
 
 void Progress::clear() {
-  if (!shown_ || part_ == 0) return;
+  if (!is_line_ || part_ == 0) return;
   part_ = 0;
   std::fputs(kEraseLine, stderr);
   std::fflush(stderr);
@@ -51,23 +52,24 @@ OnProgress Progress::callback() {
 }
 
 void Progress::show(std::size_t done, std::string_view what) {
-  if (!shown_) return log(done, what);
+  if (!is_line_) return log(done, what);
   const std::size_t filled = parts_ == 0 ? 0 : std::min(kBar, kBar * done / parts_);
   std::string line = kEraseLine;
   if (parts_ > 0) line += fmt::format("[{:#<{}}{:.<{}}] ", "", filled, "", kBar - filled);
-  std::fputs((line + printable(how_far(done, what))).c_str(), stderr);
+  std::fputs((line + printable(position(done, what))).c_str(), stderr);
   std::fflush(stderr);
 }
 
 void Progress::log(std::size_t done, std::string_view what) {
   const auto now = std::chrono::steady_clock::now();
-  if (now - said_ < kNowAndThen) return;
-  said_ = now;
-  note(how_far(done, what));
+  if (now - logged_ < kLogInterval) return;
+  logged_ = now;
+  note(position(done, what));
 }
 
-// Parts that are counted, or hundredths of the whole.
-std::string Progress::how_far(std::size_t done, std::string_view what) const {
+// The library reports percentages with a total of 100 (or a multiple of it); other totals are
+// counts.
+std::string Progress::position(std::size_t done, std::string_view what) const {
   if (parts_ == 0) return std::string(what);
   return parts_ % 100 ? fmt::format("{}/{} {}", std::min(done + 1, parts_), parts_, what)
                       : fmt::format("{}% {}", 100 * done / parts_, what);

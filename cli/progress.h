@@ -10,8 +10,8 @@
 
 namespace refx::cli {
 
-// One line on stderr that says what is being done, gone afterwards; where that is no terminal, a
-// line now and then while it takes long. Not with --quiet.
+// Shows progress as one line on stderr, which is removed at the end. If stderr is not a terminal,
+// prints a line every 30 seconds instead. Prints nothing with --quiet.
 class Progress {
  public:
   explicit Progress(std::size_t parts);
@@ -19,24 +19,24 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // The next part begins.
+  // Begins the next part.
   void next(std::string_view what);
 
-  // Takes the line away.
+  // Removes the line.
   void clear();
 
-  // For long work in the library: shows how far it is, and ends it after Ctrl-C.
+  // For long operations of the library: shows their progress, and ends them after Ctrl-C.
   OnProgress callback();
 
  private:
   void show(std::size_t done, std::string_view what);
 
   void log(std::size_t done, std::string_view what);
-  std::string how_far(std::size_t done, std::string_view what) const;
+  std::string position(std::size_t done, std::string_view what) const;
 
   std::size_t parts_, part_ = 0;
-  bool shown_;  // as one line
-  std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
+  bool is_line_;  // shown as one line that is overwritten
+  std::chrono::steady_clock::time_point logged_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace refx::cli

@@ -10,7 +10,7 @@ namespace refx::cli {
 
 namespace {
 
-// Empty for a node that calls nothing.
+// What a node calls; empty for inputs, outputs and attributes.
 std::string called(const Model& model, const Node& node) {
   switch (node.op) {
     case Opcode::call_function:
@@ -47,6 +47,16 @@ Json& write(Json& json, const Counts& counts) {
   return json.end();
 }
 
+void write_refusal(Json& json, const Model& model, const std::string& transformation,
+                   const Refusal& refusal) {
+  json.object().member("transformation", transformation).member("site", refusal.site.name);
+  json.member("code", code(refusal.reason)).member("reason", to_string(refusal.reason));
+  json.key("nodes").array();
+  for (NodeId id : refusal.nodes())
+    if (const Node* node = model.graph().find(id)) json.value(node->name);
+  json.end().end();
+}
+
 std::string originals(const std::vector<DetachedTensor>& tensors) {
   return fmt::format("{} ({})", count(tensors.size(), "original"),
                      human_bytes(total_bytes(tensors)));
@@ -58,7 +68,7 @@ std::size_t total_bytes(const std::vector<DetachedTensor>& tensors) {
   return sum;
 }
 
-Table changes(const Counts& before, const Counts& after) {
+TextTable changes(const Counts& before, const Counts& after) {
   Counts names = before;
   names.insert(after.begin(), after.end());
   auto of = [](const Counts& counts, const std::string& name) {
@@ -73,7 +83,7 @@ Table changes(const Counts& before, const Counts& after) {
 
   std::size_t width = 0;
   for (const auto& [name, from, to] : rows) width = std::max(width, std::to_string(from).size());
-  Table table({Table::left, Table::left});
+  TextTable table;
   for (const auto& [name, from, to] : rows)
     table.row({name, fmt::format("{:>{}} -> {}", from, width, to)});
   return table;

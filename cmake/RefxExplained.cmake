@@ -18,9 +18,7 @@ foreach(transformation_file ${transformation_files})
   string(REPLACE "_" "-" name ${name})
   string(APPEND contracts "      {\"${name}\", R\"refx(${contract})refx\"},\n")
 endforeach()
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/refusals.md)
-file(READ ${PROJECT_SOURCE_DIR}/docs/refusals.md refusals)
 file(
   CONFIGURE OUTPUT ${refx_explained}
-  CONTENT "#include \"transforms/explained.h\"\n\nnamespace refx {\n\nconst std::map<std::string_view, std::string_view>& contracts() {\n  static const std::map<std::string_view, std::string_view> all = {\n@contracts@  };\n  return all;\n}\n\nstd::string_view refusals_page() { return R\"refx(@refusals@)refx\"; }\n\n}  // namespace refx\n"
+  CONTENT "#include \"transforms/explained.h\"\n\nnamespace refx {\n\nconst std::map<std::string_view, std::string_view>& contracts() {\n  static const std::map<std::string_view, std::string_view> all = {\n@contracts@  };\n  return all;\n}\n\n}  // namespace refx\n"
   @ONLY)

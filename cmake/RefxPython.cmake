@@ -46,8 +46,8 @@ foreach(entry IN LISTS entries)
 endforeach()
 
 if(SKBUILD)
-  # site-packages/refx/_core.so finds librefx beside it; torch is loaded by then. The program is told where
-  # torch is, by refx_program.
+  # site-packages/refx/_core.so finds librefx beside it; torch is loaded by then. refx_program passes the
+  # location of torch to the program.
   set_target_properties(refx_python refx PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/lib;$ORIGIN/../torch/lib")
   refx_install_file_libraries(DESTINATION refx/lib COMPONENT wheel)
   install(FILES ${PROJECT_BINARY_DIR}/python/refx/_build.py DESTINATION refx COMPONENT wheel)
@@ -66,8 +66,16 @@ if(PROJECT_IS_TOP_LEVEL AND NOT SKBUILD)
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "${environment}")
   endfunction()
-  refx_pytest(python_fx fx)
-  # What some of them measure should not be disturbed.
+  # The files of which `make check` runs the tests: all of them together take some ten seconds.
+  file(GLOB fx RELATIVE ${PROJECT_SOURCE_DIR}/tests/python CONFIGURE_DEPENDS tests/python/fx/test_*.py)
+  set(fast bisect dead_code marks model others own planned rules seen shared tied unfinished wrong_use)
+  list(TRANSFORM fast PREPEND fx/test_)
+  list(TRANSFORM fast APPEND .py)
+  list(REMOVE_ITEM fx ${fast})
+  refx_pytest(python_fx ${fx})
+  refx_pytest(python_fx_fast ${fast})
+  set_tests_properties(python_fx_fast PROPERTIES LABELS fast)
+  # Files whose measurements other tests should not disturb.
   file(GLOB lab RELATIVE ${PROJECT_SOURCE_DIR}/tests/python CONFIGURE_DEPENDS tests/python/lab/test_*.py)
   set(timed lab/test_bench.py lab/test_package.py lab/test_tune.py)
   list(REMOVE_ITEM lab ${timed})

@@ -24,7 +24,7 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_
   add_library(refx_kit OBJECT ${kit})
   add_executable(refx_tests ${test_sources})
   foreach(part refx_kit refx_tests)
-    refx_stands_on(refx_objects ${part} OWN_HEADERS)
+    refx_link(refx_objects ${part} OWN_HEADERS)
     target_include_directories(${part} PUBLIC tests)
     target_compile_options(${part} PRIVATE $<$<CONFIG:Release>:-O1>)
     target_link_libraries(${part} PUBLIC GTest::gtest_main rapidcheck_gtest refx_file_libraries ${REFX_LIB_zip})
@@ -48,15 +48,22 @@ if(BUILD_TESTING AND test_sources AND GTest_FOUND AND rapidcheck_FOUND AND REFX_
     set_tests_properties(cli_models PROPERTIES FIXTURES_SETUP cli_models)
   endif()
 
-  set(REFX_TEST_SHARDS 4 CACHE STRING "Processes that the unit tests are dealt out to")
-  math(EXPR last "${REFX_TEST_SHARDS} - 1")
-  foreach(i RANGE ${last})
-    add_test(NAME unit_${i} COMMAND refx_tests --gtest_brief=1
-             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(
-      unit_${i} PROPERTIES TIMEOUT 7200 ENVIRONMENT # sanitizers take their time
-      "GTEST_TOTAL_SHARDS=${REFX_TEST_SHARDS};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;${models_variable}" FIXTURES_REQUIRED "${models_fixture}")
-  endforeach()
+  # Suites that take seconds. `make check` runs all others: those labelled fast.
+  string(JOIN ":" slow Budget.* Choose.* Completion.* Contest.* CraftedHistory.* Faults.* TorchExport.* Tune.*
+         TuneFiles.* VerifyProperty.* */Contract.* */Outliers.* */Property.* */RandomRules.* */Shipped.*)
+  set(REFX_TEST_SHARDS 4 CACHE STRING "Processes that share the slow unit tests")
+  function(refx_unit_tests kind filter shards)
+    math(EXPR last "${shards} - 1")
+    foreach(i RANGE ${last})
+      add_test(NAME unit_${kind}_${i} COMMAND refx_tests --gtest_brief=1 --gtest_filter=${filter}
+               WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      set_tests_properties(
+        unit_${kind}_${i} PROPERTIES LABELS ${kind} TIMEOUT 7200 ENVIRONMENT # sanitizers are slow
+        "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${i};OMP_NUM_THREADS=1;REFX_PROGRAM=${PROJECT_BINARY_DIR}/bin/refx;${models_variable}" FIXTURES_REQUIRED "${models_fixture}")
+    endforeach()
+  endfunction()
+  refx_unit_tests(fast "-${slow}" 2)
+  refx_unit_tests(slow "${slow}" ${REFX_TEST_SHARDS})
   # A transformation is known to the program and to every test as soon as it is registered.
   if(TARGET refx_cli)
     refx_executable(refx_one_more refx tests/one_more.cpp)
@@ -92,11 +99,12 @@ endif()
 # The program against torch: files that Python exports, judges and damages.
 set(python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
-  # Two entries, which run side by side: the models of models.py, and files that tests export themselves.
+  # Entries that run side by side: the models of models/, files that tests export themselves, and quick checks.
   set(made test_changing_files.py test_mutations.py test_roundtrip.py test_terminal.py)
   file(GLOB python_tests RELATIVE ${PROJECT_SOURCE_DIR}/tests/python CONFIGURE_DEPENDS tests/python/test_*.py)
-  list(REMOVE_ITEM python_tests ${made})
-  foreach(entry "python ${made}" "python_exports ${python_tests}")
+  set(quick test_floors.py test_generated.py test_link_package.py test_reasons.py test_words.py)
+  list(REMOVE_ITEM python_tests ${made} ${quick})
+  foreach(entry "python ${made}" "python_exports ${python_tests}" "python_quick ${quick}")
     separate_arguments(files UNIX_COMMAND "${entry}")
     list(POP_FRONT files name)
     list(TRANSFORM files PREPEND tests/python/)
@@ -105,6 +113,7 @@ if(BUILD_TESTING AND TARGET refx_cli AND EXISTS ${python})
       ${name} PROPERTIES TIMEOUT 3600 SKIP_REGULAR_EXPRESSION "No module named pytest" ENVIRONMENT
       "OMP_NUM_THREADS=1;PYTHONUTF8=1;REFX_PROGRAM=$<TARGET_FILE:refx_cli>")
   endforeach()
+  set_tests_properties(python_quick PROPERTIES LABELS fast)
 elseif(BUILD_TESTING)
   message(STATUS "No .venv: `.pt2` files are not tested against Python's torch")
 endif()

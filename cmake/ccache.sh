@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compiles through ccache ($1). Beside a precompiled header its checksum is left, which ccache then reads for each
-# file that includes the header, instead of its hundreds of megabytes.
+# Compiles through ccache ($1). Writes a checksum beside each precompiled header. ccache reads the checksum for each
+# file that includes the header, instead of the header's hundreds of megabytes.
 out= previous=
 for argument; do
   if [ "$previous" = -o ]; then out=$argument; fi

@@ -16,7 +16,7 @@ class DropRepeatedRelu : public ReversibleTransformation {
  public:
   std::string name() const override { return "drop-repeated-relu"; }
   std::string summary() const override { return "relu(relu(x)) -> relu(x)"; }
-  bool preserves_computation() const override { return true; }
+  Numerics numerics() const override { return Numerics::preserved; }
 
   Findings find(const Model& model) const override {
     Findings findings;
@@ -27,10 +27,11 @@ class DropRepeatedRelu : public ReversibleTransformation {
   }
 
   // The outer relu now reads what the inner one reads; if nobody else uses that one, it goes.
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     const NodeId outer = site.nodes[0], inner = input(editor.model(), outer);
     editor.set_arg(outer, 0, input(editor.model(), inner));
     if (editor.graph().num_users(inner) == 0) editor.erase_node(inner);
+    return std::nullopt;
   }
 
  private:

@@ -38,7 +38,7 @@ verification = model.verify()
 print(f"verify: {verification.verdict}, {verification.reason}\n")
 assert verification.verdict == "fail"
 
-found = model.bisect(0)  # verify's own bound; or a function of a model that returns True or False
+found = model.bisect(0)  # with the tolerance of verify; or a function of a model that returns True or False
 print(found)
 (culprit,) = [step for steps in found.culprits for step in steps]
 assert (culprit.transformation, "layers.2" in culprit.site) == ("scale-in-query", True)

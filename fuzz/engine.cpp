@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What libFuzzer calls. REFX_TARGET names the target.
+// The functions that libFuzzer calls. REFX_TARGET names the target.
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// .pt2 files with and without a history: everything that refx does without running the model. The
-// bytes are whole files, so that what is found can be tried with the program too.
+// .pt2 files with and without a history: everything that refx does without running the model. An
+// input is a whole file, so that the program can be run on it, too.
 
 #include <fmt/format.h>
 #include <simdjson.h>
@@ -32,7 +32,7 @@ void expect_sound(const Model& model, const std::string& after) {
   if (const auto found = problems(model); !found.empty()) fault(after + ": " + found.front());
 }
 
-// An Error may be the answer to anything; then nothing was changed.
+// Any operation may throw an Error; then it changed nothing.
 template <class F>
 void attempt(const Model& model, const std::string& what, F&& f) {
   Model copy = model;
@@ -95,13 +95,13 @@ void make_fit(Contents& contents) {
   try {
     Json json = Json::parse(*history);
     if (json.kind != Json::Kind::object) return;
-    json["fits"] = Json::quoted(fit_of(*model, *weights, *constants));
+    json["fits"] = Json::quoted(program_fingerprint(*model, *weights, *constants));
     *history = json.print();
   } catch (const simdjson::simdjson_error&) {
   }
 }
 
-// What PyTorch would have to see for the history to be believed.
+// The program as PyTorch must read it, or else the history is rejected.
 void show_steps(Contents& contents, const std::string& path) {
   const auto source = std::make_shared<Pt2Source>(Archive::open(path));
   const Model model = read_file(source, true);

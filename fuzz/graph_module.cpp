@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Histories of pickled GraphModules. The bytes: the sizes of the tensors beside it ("2,3;4"), a
-// line's end, and what the mirror saved.
+// Histories of pickled GraphModules. An input is the sizes of the tensors that are saved with the
+// history ("2,3;4"), a newline, and the saved history.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "edit/references.h"
+#include "edit/broken_references.h"
 #include "engine/saved.h"
 #include "refx/error.h"
 #include "refx/original.h"
@@ -22,7 +22,7 @@ namespace refx::fuzz {
 
 namespace {
 
-// What comes before the separator, which is taken away with it.
+// Removes the text up to the separator, and the separator, and returns the text.
 std::string_view take_until(char separator, std::string_view& text) {
   const std::size_t end = std::min(text.find(separator), text.size());
   const std::string_view word = text.substr(0, end);

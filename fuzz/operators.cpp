@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// refx's own operators, which stand in for Python's: numbers, tuples and shapes of every kind.
+// refx's own implementations of Python's operators, on numbers, tuples and shapes of every kind.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
@@ -15,7 +15,7 @@ namespace refx::fuzz {
 
 namespace {
 
-// Choices that the bytes make; when they end, always the first.
+// Choices made by the input; when it ends, always the first alternative.
 class Choices {
  public:
   explicit Choices(std::string_view bytes) : bytes_(bytes) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Values in files of torch.save: bounded in time and memory, and written back as they were read.
+// Values in files of torch.save: reading is bounded in time and memory, and writing restores the
+// bytes.
 
 #include "io/pickle.h"
 

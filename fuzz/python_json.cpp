@@ -20,7 +20,7 @@ namespace {
 
 namespace dom = simdjson::dom;
 
-// read_json.py in a process of its own, asked over a socket.
+// read_json.py in another process, queried over a socket.
 class Python {
  public:
   Python() {

@@ -5,7 +5,7 @@
 
 namespace refx::fuzz {
 
-// Faults unless Python's json module reads the same in a document as refx does.
+// Fails unless Python's json module reads the same values from a document as refx does.
 void compare_with_python(std::string_view json);
 
 }  // namespace refx::fuzz

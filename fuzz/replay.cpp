@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tries again what was found before: `refx_fuzz FOLDER…`, in each of which a folder named after a
-// target holds bytes for it.
+// Repeats failures found earlier: `refx_fuzz FOLDER…`. A subfolder with the name of a target has
+// inputs for that target.
 
 #include <cstdio>
 #include <filesystem>

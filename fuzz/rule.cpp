@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Rules: a text of them is read or refused, and what is read can be looked for, applied and taken
-// back.
+// Rules: a text is parsed or refused, and parsed rules can be searched for, applied and undone.
 
 #include "refx/rule.h"
 
@@ -13,7 +12,7 @@ namespace refx::fuzz {
 
 namespace {
 
-// Something to find for most of the rules that refx comes with.
+// A model with sites of most of the rules that ship with refx.
 const Model& small_model() {
   static const Model model = parse(R"(
 parameter w : f32[4, 4]

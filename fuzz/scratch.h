@@ -8,13 +8,13 @@ namespace refx::fuzz {
 using testing::read_file;
 using testing::write_file;
 
-// A folder of this process; scripts/fuzz.sh has it in memory.
+// A folder for this process; scripts/fuzz.sh places it in memory.
 inline const testing::Folder& scratch() {
   static const testing::Folder folder;
   return folder;
 }
 
-// Puts bytes there; the file's path.
+// Writes the bytes to a file in it and returns its path.
 inline std::string put(std::string_view name, std::string_view bytes) {
   std::string path = scratch() / name;
   write_file(path, bytes);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// fuzz/: refx against bytes that were made to break it. One target for each kind of them; libFuzzer
-// searches (engine.cpp), and what it ever found is tried again in every test run (replay.cpp).
+// fuzz/: inputs that try to break refx. There is one target for each kind of input. libFuzzer
+// searches (engine.cpp), and every test run repeats the failures found so far (replay.cpp).
 
 #include <random>
 #include <string>
@@ -11,25 +11,25 @@
 
 namespace refx::fuzz {
 
-// Changes bytes as libFuzzer does, which has learned which changes lead somewhere.
+// Mutates bytes with libFuzzer, which prefers mutations that reached new code.
 using MutateBytes = std::string (*)(std::string_view bytes);
 
 struct Target {
   std::string_view name;
-  // Feeds refx. A refx::Error is a good answer to bad bytes; any other exception is a fault.
+  // Runs refx on the bytes. It may throw refx::Error; any other exception is a failure.
   void (*run)(std::string_view bytes);
-  // Changes what the bytes mean and keeps their form. Null: bytes are changed as bytes.
+  // Changes the meaning of the bytes and keeps their format. Null: mutate_bytes changes them.
   std::string (*mutate)(std::string_view bytes, std::minstd_rand& random,
                         MutateBytes mutate_bytes) = nullptr;
 };
 
 const std::vector<Target>& targets();
 
-// Runs the target; the process ends, with a word about it, where refx is wrong. Returns why refx
-// refuses the bytes; nothing if it does not.
+// Runs the target. A failure of refx prints a message and ends the process. Returns why refx
+// refused the bytes; empty if it accepted them.
 std::string run(const Target& target, std::string_view bytes);
 
-// For a target that has found refx wrong.
+// Called by a target that found a failure of refx.
 [[noreturn]] void fault(const std::string& what);
 #define REFX_EXPECT(condition, what) \
   do {                               \

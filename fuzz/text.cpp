@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The text form: what is read is printed as it is read, and no transformation stumbles over it.
+// The text form: a parsed text prints as the same text, and every transformation accepts the model.
 
 #include "refx/text.h"
 

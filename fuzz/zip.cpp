@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Archives: what refx opens is all of the file, and every other reader sees the same in it.
+// Archives: an archive that refx opens has no other bytes, and other readers see the same records.
 
 #include <caffe2/serialize/in_memory_adapter.h>
 #include <caffe2/serialize/inline_container.h>
@@ -34,7 +34,7 @@ void check_parts(const std::shared_ptr<const Archive>& archive, std::string_view
   REFX_EXPECT(read_file(again) == bytes, "the records and the skeleton are not the file");
 }
 
-// As miniz sees it, which torch reads with.
+// The records as miniz reads them; torch uses miniz.
 void compare_with_torch(const Records& ours, std::string_view bytes) {
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> reader;
   try {

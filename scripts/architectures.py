@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exports every model type of transformers, shrunk, and takes each file through refx; writes docs/architectures.md.
+"""Exports a small model of every type of transformers, runs refx on each file, and writes docs/architectures.md.
 
     scripts/architectures.py --folder /tmp/architectures            # all types: an hour or two on two cores
     scripts/architectures.py --folder /tmp/architectures --only bert,llama/static-cache
     scripts/architectures.py --folder /tmp/architectures --table    # the page, from the results that are there
 
-Each case is a process of its own, with a limit on its time and memory. What torch cannot export is counted and not
-judged. Exports and results (results.jsonl, a JSON object on each line) are kept in the folder: a run that was stopped
-continues where it was; `--again` and `--problems` judge exports once more. Exit code 1 if refx failed on a file.
+Each case runs in its own process, with a limit on its time and memory. Models that torch cannot export are counted but
+not judged. The folder keeps the exports and the results (results.jsonl, a JSON object on each line), so that a stopped
+run can be resumed. `--again` and `--problems` judge exports once more. The exit code is 1 if refx failed on a file.
 """
 
 import argparse
@@ -144,24 +144,23 @@ INTRODUCTION = """\
 # Architectures
 
 `scripts/architectures.py` tests refx on the model types of the auto classes of transformers {versions}, and writes this
-page. It shrinks the default configuration of each type and exports the model with random weights: first as users do,
-without `torch.no_grad()`, and under `torch.no_grad()` if that fails. Each file goes through `refx inspect`, `refx run`,
-`refx apply` with `all`, `refx verify` and `refx reverse`.
+page. It reduces the sizes in the default configuration of each type and exports the model with random weights. If the export
+without `torch.no_grad()` fails, it tries again under `torch.no_grad()`. Then it runs `refx inspect`, `refx run`,
+`refx apply` with `all`, `refx verify` and `refx reverse` on the exported file.
 
-The results are compared with torch's. `refx run` must give torch's results. torch must load the rewritten file and get
-the same results from it, up to rounding. The reversed file must be the exported one, byte for byte.
+A file has no problem if all checks succeed. `refx run` returns the same results as torch. torch loads the rewritten
+file and computes the same results up to rounding. The reversed file equals the exported file, byte for byte.
 
-Of {types} model types, {tried} were tried, and torch exported {exported}. For the other {others}, torch could not
-export the model, or no inputs were found on which the shrunk model runs. Of the {exported} files, {good} have no
-problem.
+transformers has {types} model types. {tried} of them were tried, and torch exported {exported}. The other {others} could
+not be exported, or no inputs were found on which the small model runs. {good} of the {exported} files have no problem.
 
-The columns count the steps of `all` by kind; *others* are the steps of all other transformations.
+The columns count the steps of `all` by kind. *others* counts the steps of all other transformations.
 """
 COLUMNS = {
-    "merges": ("merge-linears", "merge-linears-in-groups"),
-    "norms": ("layer-norm", "rms-norm"),
-    "attention": ("attention",),
-    "batch norms": ("fuse-batch-norm", "batch-norm"),
+    "merges": ("merge-linears",),
+    "norms": ("fuse-layer-norm", "fuse-native-layer-norm", "fuse-rms-norm"),
+    "attention": ("fuse-attention",),
+    "batch norms": ("fuse-batch-norm", "fuse-frozen-batch-norm"),
 }
 
 

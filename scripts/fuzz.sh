@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Searches for bytes that break refx: FUZZ_S seconds for each target, or for those that are named.
-# What reaches new code is kept in build-fuzz/corpus and the next search goes on from there; what
-# breaks refx is put into fuzz/found, where every test run tries it again.
+# Searches for inputs that break refx: FUZZ_S seconds for each target, or for the named targets.
+# Inputs that reach new code are kept in build-fuzz/corpus, and the next search starts from them. Inputs that
+# break refx are written to fuzz/found, and every test run repeats them.
 # usage: scripts/fuzz.sh [TARGET…]
 set -euo pipefail
 cd "$(dirname "$0")/.."

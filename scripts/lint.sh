@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that can be said of the code without running it: scripts/lint.sh [CHECK...]
-# The checks are format, license, python, web, commits, tidy; all of them run, whether or not one fails.
+# Checks the code without running it: scripts/lint.sh [CHECK...]
+# The checks are format, license, words, python, web, commits, tidy; all of them run, whether or not one fails.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# clang-format over git's files, and those that it would take.
+# clang-format on all sources that git tracks or would add.
 format() {
   git ls-files -co --exclude-standard '*.cpp' '*.h' '*.js' '*.mjs' | while read -r file; do
     [[ ! -f $file ]] || echo "$file"
@@ -18,7 +18,7 @@ lint_format() {
   files=$(grep 'error: code should be' <<<"$log" | cut -d: -f1 | sort -u)
   if [[ $files ]]; then
     sed 's/^/not formatted: /' <<<"$files"
-    echo "make format puts this right"
+    echo "make format fixes this"
   else
     echo "$log" # clang-format itself failed
   fi
@@ -31,20 +31,23 @@ lint_python() { .venv/bin/ruff check --quiet --output-format concise .; }
 
 lint_license() {
   local files
-  files=$(git ls-files '*.cpp' '*.h' '*.def' '*.py' '*.js' '*.mjs' '*.sh' '*.cmake' '*CMakeLists.txt' ':!tests/data' ':!fuzz/found' |
+  files=$(git ls-files -co --exclude-standard '*.cpp' '*.h' '*.def' '*.py' '*.js' '*.mjs' '*.sh' '*.cmake' '*CMakeLists.txt' \
+    ':!tests/data' ':!fuzz/found' | while read -r file; do [[ ! -f $file ]] || echo "$file"; done |
     xargs -d '\n' grep -L -m1 'SPDX-License-Identifier: Apache-2.0')
   [[ -z $files ]] && return
   sed 's/$/: the first lines have no SPDX-License-Identifier: Apache-2.0/' <<<"$files"
   return 1
 }
 
+lint_words() { .venv/bin/python scripts/words.py; }
+
 lint_web() {
   web/node_modules/.bin/eslint -c web/eslint.config.js --max-warnings 0 \
     web/src web/build.mjs web/eslint.config.js tests/report
 }
 
-# Subjects of the commits after this one fit on a line. Where it is not among those that a shallow
-# clone has, all that it has came after.
+# The subjects of all commits after this one are short. A shallow clone may lack that commit; then all
+# commits of the clone are newer.
 lint_commits() {
   local base=fce73fc45fc361f8b9ef879ec6b1eed43bee7621 range=HEAD long
   git rev-parse -q --verify HEAD >/dev/null || return 0 # not a checkout
@@ -65,7 +68,7 @@ if [[ ${1-} == --fix ]]; then
 fi
 
 failed=()
-for check in "${@:-format license python web commits tidy}"; do
+for check in "${@:-format license words python web commits tidy}"; do
   for name in $check; do
     "lint_$name" || failed+=("$name")
   done

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mkdir -p build/reference
-# Specializations of std::hash are outside of what is documented, which is what it says of them.
+# Doxygen warns that specializations of std::hash are not documented. That is intended.
 warnings=$(doxygen docs/Doxyfile 2>&1 | grep -v 'scope for class std::hash' || true)
 [[ -z $warnings ]] || { echo "$warnings" >&2; exit 1; }
 echo "wrote build/reference/annotated.html"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the build and the tests need: Debian packages (Node.js among them, if there is none),
-# a .venv with torch, and in .venv/producers an older transformers. Running it again is cheap and does
-# nothing. PYTHON chooses the interpreter that makes the .venv, TORCH another version of torch.
-# Further packages can be named. With --program first, only what the program needs: a compiler, the
-# libraries, torch.
+# a .venv with torch, and an older transformers in .venv/producers. Running it again is cheap and changes
+# nothing. PYTHON chooses the interpreter of the .venv, TORCH another version of torch. Arguments name
+# further packages. With --program as the first argument, it installs only what the program needs: a compiler,
+# the libraries, torch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +23,7 @@ if [[ ${1-} == --program ]]; then
 else
   packages+=(mold libgtest-dev libbenchmark-dev librapidcheck-dev libzip-dev strace
              chromium doxygen pkgconf groff-base zsh fish)
-  # Only where there is none yet: another Node.js than Debian's is as good.
+  # Only if there is no Node.js yet; one that Debian did not package is good enough.
   command -v node >/dev/null || packages+=(nodejs)
   command -v npm >/dev/null || packages+=(npm)
   wanted() { requirements; }
@@ -90,7 +90,7 @@ for list in requirements-transformers-*.txt; do
   cp "$list" "$folder/.refx-requirements"
 done
 
-# ---- What was configured without all this is configured again
+# ---- Configure again, because an earlier configuration did not find these packages
 
 if [[ $changed ]]; then
   for folder in build build-*; do

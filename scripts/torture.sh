@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Random runs against refx's promises, TORTURE_S seconds (60) for each kind, in JOBS processes with
-# seeds of their own. REFX_SEED sets the first seed, ONLY a filter of GoogleTest.
+# Random runs that check what refx guarantees, TORTURE_S seconds (60) for each kind, in JOBS processes with
+# different seeds. REFX_SEED sets the first seed, ONLY a filter of GoogleTest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -75,7 +75,13 @@ TEST_P(Contract, FindChangesNothing) {
   const std::string before = snapshot(model);
   for (const auto& transformation : registry()) {
     for (const Refusal& refusal : find_sites(model, *transformation).refusals) {
-      EXPECT_FALSE(refusal.reason.empty());
+      EXPECT_NE(refusal.reason.id, ReasonId::custom) << to_string(refusal.reason);
+      const ReasonInfo& row = *find_reason(code(refusal.reason));
+      EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(row.text, '{')),
+                refusal.reason.arguments.size())
+          << row.code;
+      EXPECT_FALSE(refusal.nodes().empty()) << row.code;
+      for (NodeId node : refusal.nodes()) EXPECT_TRUE(model.graph().contains(node)) << row.code;
       EXPECT_FALSE(refusal.site.name.empty());
     }
     EXPECT_EQ(snapshot(model), before) << transformation->name();
@@ -212,7 +218,7 @@ TEST_P(Contract, AnExcludedModuleStaysAsItIs) {
       for (const auto& transformation : registry()) {
         SCOPED_TRACE(transformation->name() + " except " + module);
         Model model = *start;
-        apply(model, *transformation, {.except = {module}});
+        apply(model, *transformation, {.exclude = {module}});
         expect_untouched(*start, model, module);
       }
   }

@@ -35,7 +35,7 @@ std::vector<at::Tensor> tensors_in(const c10::IValue& value);
 // What the Error says that `f` throws.
 std::string error_of(const std::function<void()>& f);
 
-// Both models on the same inputs: `b` may err against fp64 little more than `a` does.
+// Both models on the same inputs: the error of `b` against fp64 is little larger than that of `a`.
 void expect_same_results(const Model& a, const Model& b, const std::vector<c10::IValue>& inputs);
 
 // Applies the transformation to the text and compares with the expected text; then validates, runs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A transformation that refx does not have. It is registered where REFX_ONE_MORE is set, in these
-// tests and in a program that is linked with this file: nothing else should have to know of it.
+// A transformation that refx does not have. It is registered if REFX_ONE_MORE is set, in these
+// tests and in a program that is linked with this file. Nothing else may need to know it.
 
 #include <cstdlib>
 
@@ -14,7 +14,7 @@ class SpellOutSoftmax : public ReversibleTransformation {
  public:
   std::string name() const override { return "spell-out-softmax"; }
   std::string summary() const override { return "softmax(x, d) -> _softmax(x, d, False)"; }
-  bool preserves_computation() const override { return true; }
+  Numerics numerics() const override { return Numerics::preserved; }
 
   Findings find(const Model& model) const override {
     Findings findings;
@@ -25,11 +25,12 @@ class SpellOutSoftmax : public ReversibleTransformation {
     return findings;
   }
 
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     Node node = editor.graph()[site.nodes[0]];
     node.target = "aten._softmax.default";
     node.args.emplace_back(false);
     editor.set_node(site.nodes[0], std::move(node));
+    return std::nullopt;
   }
 };
 

@@ -36,8 +36,7 @@ class Rebuilder {
     for (StateId id : model_.state()) editor.add_state(entry(model_.state()[id]));
     for (NodeId id : model_.graph())
       nodes_[id] = editor.insert_before({}, node(model_.graph()[id]));
-    editor.set_mutations(model_.mutations());
-    editor.commit_as_origin(model_.source());
+    editor.commit_as_origin(model_.source(), model_.mutations());
     return result;
   }
 

@@ -76,7 +76,7 @@ TEST(Oracle, RefusesToLookAtBits) {
             "node 'view' looks at bits");
 }
 
-// A rewrite that is off by one part in a thousand is told from rounding.
+// An error of one part in a thousand is distinguished from rounding.
 TEST(Oracle, ExpectSameResultsSeesASmallDifference) {
   const char* text = R"(
 parameter w : f32[3, 4]

@@ -37,7 +37,8 @@ class Interpreter {
 
   Model make() {
     push(writer_.input(pick<Sizes>(
-        {{3, 8}, {3, 8}, {2, 3, 8}, {2, 3, 8}, {2, 4, 5, 5}, {2, 4, 5, 5}}, recipe_.input)));
+        {{3, 8}, {3, 8}, {2, 3, 8}, {2, 3, 8}, {2, 4, 5, 5}, {2, 4, 5, 5}, {2, 4, 3, 3, 3}},
+        recipe_.input)));
     std::vector<NodeId> outputs;
     for (const Instruction& i : recipe_.instructions) {
       const NodeId before = live_.back();
@@ -113,14 +114,15 @@ class Interpreter {
   }
 
   void normed(NodeId x, const Instruction& i) {
-    if (writer_.value(x).dim() == 4) {
+    const std::int64_t dim = writer_.value(x).dim();
+    if (dim == 4 || dim == 5 || (dim == 3 && one_in(2, i.e / 2))) {
       const std::int64_t in = writer_.value(x).size(1),
                          groups = one_in(2, i.b) ? pick<std::int64_t>({2, in}, i.b / 2) : 1;
       if (in % groups) return;
       push(writer_.conv(x, "conv" + std::to_string(live_.size()), 2 * groups,
                         {.groups = groups,
                          .stride = pick<std::int64_t>({1, 1, 2}, i.c),
-                         .transposed = one_in(4, i.a),
+                         .transposed = one_in(dim == 4 ? 4 : 2, i.a),
                          .bias = !one_in(3, i.d)}));
     }
     normed_on(one_in(6, i.count) ? x : live_.back(), i.e);
@@ -128,7 +130,7 @@ class Interpreter {
 
   void normed_on(NodeId x, int number) {
     const auto dim = writer_.value(x).dim();
-    if (dim < 2 || dim > 4) return;
+    if (dim < 2 || dim > 5) return;
     push(writer_.norm(x, "bn" + std::to_string(live_.size()),
                       {.affine = !one_in(4, number),
                        .training = one_in(8, number / 4),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the wheel where people install it, and uses it there. The torch of .venv stands in for theirs.
+# Installs the wheel in the ways that users do, and uses it there, with the torch of .venv.
 # usage: tests/wheel.sh WHEEL PYTHON-OF-VENV FOLDER
 set -euo pipefail
 wheel=$(readlink -f "$1") python=$(realpath -s "$2") folder=$3
@@ -28,7 +28,7 @@ model.reverse()
 PYTHON
 }
 
-# ---- an environment of its own, torch next door
+# ---- a virtual environment, torch in another folder
 "$base" -m venv --without-pip own
 site=$(own/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 for entry in "$packages"/*; do
@@ -37,7 +37,7 @@ done
 "${pip[@]}" --python own/bin/python install --no-deps --no-index "$wheel"
 works own/bin/refx own/bin/python
 
-# ---- for one user, torch in the system
+# ---- the user's site-packages, torch in the system's
 "$base" -m venv --without-pip --system-site-packages system
 echo "$packages" >"$(system/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth"
 export PYTHONUSERBASE=$PWD/user
@@ -45,12 +45,12 @@ export PYTHONUSERBASE=$PWD/user
 works user/bin/refx system/bin/python
 "${pip[@]}" --python system/bin/python uninstall -y refx
 
-# ---- as Debian lays its packages out, torch elsewhere
+# ---- the layout of Debian's Python packages, torch in another folder
 "${pip[@]}" --python system/bin/python install --no-deps --no-index --ignore-installed --no-warn-script-location --prefix debian "$wheel"
 mv "$(find debian -name site-packages)" debian/dist-packages
 PYTHONPATH=$PWD/debian/dist-packages works debian/bin/refx system/bin/python
 
-# ---- another torch than it was built for
+# ---- a torch that differs from the one it was built for
 sed -i 's/^TORCH = .*/TORCH = "1.99.0"/' "$site/refx/_build.py"
 for command in "own/bin/refx --version" "own/bin/python -c 'import refx'"; do
   if eval "$command" >said.txt 2>&1; then fail "$command works with another torch"; fi

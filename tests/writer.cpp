@@ -142,33 +142,37 @@ NodeId Writer::linear(NodeId x, const std::string& path, std::int64_t out, bool 
 
 NodeId Writer::conv(NodeId x, const std::string& path, std::int64_t out, ConvOptions o) {
   const std::int64_t in = value(x).size(1);
-  const NodeId w =
-      parameter(path + ".weight", o.transposed ? random({in, out / o.groups, o.kernel, o.kernel})
-                                               : random({out, in / o.groups, o.kernel, o.kernel}));
+  const auto dims = static_cast<std::size_t>(value(x).dim() - 2);  // with a batch
+  std::vector<std::int64_t> sizes{o.transposed ? in : out, (o.transposed ? out : in) / o.groups};
+  sizes.insert(sizes.end(), dims, o.kernel);
+  const NodeId w = parameter(path + ".weight", random(sizes));
   const NodeId b = o.bias ? parameter(path + ".bias", random({out})) : NodeId{};
-  auto both = [](std::int64_t v) { return List{{v, v}}; };
   if (spelling_ == Spelling::module) {
+    auto each = [&](std::int64_t v) { return Tuple{Args(dims, v)}; };
     Module layer{.name = path,
-                 .type = o.transposed ? "torch.nn.ConvTranspose2d" : "torch.nn.Conv2d",
+                 .type = fmt::format("torch.nn.Conv{}{}d", o.transposed ? "Transpose" : "", dims),
                  .parameters = {{"in_channels", in},
                                 {"out_channels", out},
-                                {"kernel_size", Tuple{{o.kernel, o.kernel}}},
-                                {"stride", Tuple{{o.stride, o.stride}}},
-                                {"padding", Tuple{{o.padding, o.padding}}},
-                                {"dilation", Tuple{{o.dilation, o.dilation}}},
+                                {"kernel_size", each(o.kernel)},
+                                {"stride", each(o.stride)},
+                                {"padding", each(o.padding)},
+                                {"dilation", each(o.dilation)},
                                 {"groups", o.groups},
                                 {"bias", o.bias}},
                  .training = false,
                  .custom = ""};
     return module(std::move(layer), x);
   }
-  Args args{x, w, o.bias ? Arg(b) : Arg(None{}), both(o.stride), both(o.padding)};
+  auto each = [&](std::int64_t v) { return List{Args(dims, v)}; };
+  Args args{x, w, o.bias ? Arg(b) : Arg(None{}), each(o.stride), each(o.padding)};
   if (o.transposed) {
-    args.insert(args.end(), {both(0), o.groups, both(o.dilation)});
-    return function("aten.conv_transpose2d.input", "torch.conv_transpose2d", args);
+    args.insert(args.end(), {each(0), o.groups, each(o.dilation)});
+    return function(fmt::format("aten.conv_transpose{}d.{}", dims, dims == 1 ? "default" : "input"),
+                    fmt::format("torch.conv_transpose{}d", dims), args);
   }
-  args.insert(args.end(), {both(o.dilation), o.groups});
-  return function("aten.conv2d.default", "torch.conv2d", args);
+  args.insert(args.end(), {each(o.dilation), o.groups});
+  return function(fmt::format("aten.conv{}d.default", dims), fmt::format("torch.conv{}d", dims),
+                  args);
 }
 
 NodeId Writer::norm(NodeId x, const std::string& path, NormOptions o) {
@@ -184,10 +188,10 @@ NodeId Writer::norm(NodeId x, const std::string& path, NormOptions o) {
     if (spelling_ == Spelling::module)
       buffer(path + ".num_batches_tracked", at::zeros({}, at::kLong));
   }
-  const bool two = value(x).dim() == 4;
+  const auto dims = std::max<std::int64_t>(1, value(x).dim() - 2);
   if (spelling_ == Spelling::module)
     return module({.name = path,
-                   .type = two ? "torch.nn.BatchNorm2d" : "torch.nn.BatchNorm1d",
+                   .type = fmt::format("torch.nn.BatchNorm{}d", dims),
                    .parameters = {{"num_features", channels},
                                   {"eps", 1e-5},
                                   {"momentum", 0.1},

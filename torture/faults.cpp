@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Takes the place of operator new, posix_memalign (tensors) and the system calls that write files,
-// for everything in this process.
+// Replaces operator new, posix_memalign (used for tensors) and the system calls that write files,
+// for the whole process.
 
 #include "faults.h"
 
@@ -38,7 +38,7 @@ bool strikes(Interference::Kind kind) {
   return true;
 }
 
-// Whether a system call is to fail; errno says why.
+// Whether a system call must fail, with errno set.
 bool refused() {
   if (!strikes(Interference::system_calls)) return false;
   if (states[Interference::system_calls].plan.error == 0) kill(getpid(), SIGKILL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Long random runs against everything that refx promises; `make torture` runs them for hours if it
-// is asked to, the tests for some seconds.
+// Long random runs that check everything that refx guarantees: for some seconds in the tests, for
+// as long as TORTURE_S says in `make torture`.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -63,7 +63,7 @@ void attach_originals(Model& model) {
   if (!detached(model).empty()) attach(model, "tests/data/pt2/convolutions.pt2");
 }
 
-// Everything that can be seen of the model in a file, and the bytes that it goes back to.
+// Everything visible of the model in a file, and the bytes of its original.
 std::string seen(const std::string& path, const std::string& back) {
   Model model = load(path);
   check_contents(model);
@@ -106,7 +106,7 @@ TEST(Torture, AFlippedBitIsRefusedOrWithoutMeaning) {
 class SaveFaults : public ::testing::Test {
  protected:
   // Saves over the old file, while the n-th system call fails or is the process's last.
-  // Answers whether there are that many calls.
+  // Returns whether there are that many calls.
   bool strikes(const Model& model, Plan plan) {
     write_file(path_, old_);
     if (plan.error == 0) return killed(model, plan);
@@ -125,7 +125,7 @@ class SaveFaults : public ::testing::Test {
       const bool written = std::string(error.what()).find("is written, but") != std::string::npos;
       EXPECT_EQ(read_file(path_), written ? new_ : old_) << error.what();
     }
-    // A name of the file that cannot be removed is all that may stay, and only then.
+    // Only a temporary name may remain, and only if it could not be removed.
     EXPECT_TRUE(plan.sticky || folder_.names().size() == 1);
     clean();
     return struck;

@@ -15,7 +15,7 @@
 #include <istream>
 #include <limits>
 
-#include "exec/convert.h"
+#include "exec/convert_argument.h"
 #include "exec/guard.h"
 #include "refx/error.h"
 

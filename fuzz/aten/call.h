@@ -9,7 +9,7 @@
 
 namespace refx::fuzz {
 
-// An argument as a file can give it, before it becomes a value of torch.
+// An argument as a file can specify it, before it is converted to a value of torch.
 struct Value {
   enum class Kind { none, boolean, integer, number, complex, text, list, tensor };
 
@@ -23,7 +23,7 @@ struct Value {
   std::vector<std::int64_t> sizes = {}, strides = {}, values = {};
   int content = 0;  // how elements without a value are chosen
   bool meta = false;
-  int same_as = -1;  // the argument that this one is
+  int same_as = -1;  // the index of the argument that this one is identical to
 
   std::string str() const;
 };

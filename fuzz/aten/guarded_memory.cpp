@@ -13,7 +13,7 @@
 namespace refx::fuzz {
 namespace {
 
-constexpr std::size_t kMost = std::size_t{16} << 20;  // a hostile size shall not cost time
+constexpr std::size_t kMost = std::size_t{16} << 20;  // a hostile size must not take long
 
 struct Mapping {
   void* start;
@@ -46,7 +46,7 @@ class GuardedMemory final : public c10::Allocator {
     mprotect(start + page_, pages, PROT_READ | PROT_WRITE);
     at_end_ = !at_end_;
     char* data = start + page_ + (at_end_ ? pages - bytes : 0);
-    std::memset(data, 0x7b, bytes);  // what is read before it is written is a large index
+    std::memset(data, 0x7b, bytes);  // a large index where a kernel reads uninitialized memory
     mappings()[data] = {start, pages + 2 * page_};
     return {data, data, unmap, cpu};
   }

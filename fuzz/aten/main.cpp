@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Calls operators of torch with hostile arguments, as the executor would: every one that a model
-// may call, each in child processes, in memory between pages that cannot be touched. A child that
-// ends with a signal is a fault; an exception is a good answer.
+// may call, each in child processes, in memory between inaccessible pages. A child that ends with a
+// signal is a failure; an exception is a correct answer.
 //
 // usage: refx_fuzz_aten SEEDS [--calls N] [--ops FILE] [--op NAME [--call INDEX]]
 //
-// SEEDS has calls that fit (make_seeds.py). Call INDEX of an operator has the same arguments each
-// time, so --op and --call repeat one. FILE lists other operators than those that a model may call.
+// SEEDS has valid calls (make_seeds.py). Call INDEX of an operator has the same arguments each
+// time, so --op and --call repeat one. FILE lists operators to test instead of those that a model
+// may call.
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
@@ -24,7 +25,7 @@
 #include <map>
 #include <sstream>
 
-#include "book/policy.h"
+#include "book/allowed_ops.h"
 #include "call.h"
 #include "guarded_memory.h"
 #include "refx/error.h"
@@ -35,7 +36,7 @@ namespace {
 constexpr std::uint64_t kBatch = 1000;       // calls of one child
 constexpr unsigned kSeconds = 10;            // of one call
 constexpr rlim_t kMemory = rlim_t{8} << 30;  // addresses of one child
-constexpr int kMostFaults = 5;               // of an operator; then it is left
+constexpr int kMostFaults = 5;               // of an operator; then it is skipped
 
 using Seeds = std::map<std::string, std::vector<Arguments>>;
 
@@ -60,7 +61,7 @@ struct Operator {
   std::vector<const Arguments*> seeds;  // those that fit the schema of this torch
 };
 
-// What a child tells while it works.
+// What a child reports while it runs.
 struct Progress {
   std::uint64_t call;      // that is under way
   std::uint64_t returned;  // calls that ended without an exception

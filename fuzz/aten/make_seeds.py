@@ -18,7 +18,7 @@ import zipfile
 
 import torch
 
-# torch's tests need it; its samples do not
+# torch's tests import it, but the samples do not use it
 sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -28,7 +28,7 @@ MOST_ELEMENTS = 4096
 DTYPES = {str(dtype): number for number, dtype in enumerate(
     (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64,
      torch.complex32, torch.complex64, torch.complex128, torch.bool))} | {"torch.bfloat16": 15}
-# torch.export's numbers, which differ from those of c10
+# the numbers of torch.export, which differ from those of c10
 EXPORTED = [None, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15]
 
 
@@ -204,7 +204,7 @@ def add_exported(seeds):
 
 
 def like(value):
-    """A tensor in the place of one without data."""
+    """Replaces a tensor without data."""
     if not isinstance(value, torch.Tensor):
         return value
     if value.is_floating_point() or value.is_complex():

@@ -14,16 +14,17 @@ HEAD = """# Operators that a file may call
 A model from a file may call these operators of aten. [security.md](security.md) explains why, and how to allow others
 by name.
 
-`make fuzz-operators` called each of them with hostile arguments. It takes valid arguments from torch's own samples and
-from exported models and changes up to three of their parts, or generates arguments from the schema. Ranks, sizes and
-dtypes are wrong; tensors are empty, expanded or transposed, or share memory; numbers are extreme. Every tensor lies
-between memory pages that cannot be accessed. A kernel that reads or writes outside a tensor therefore ends with a
-signal. A result that lies outside its memory also ends the test with a signal. An exception is a correct response.
+`make fuzz-operators` called each of them with hostile arguments. It starts from valid arguments, which come from torch's
+samples and from exported models, and changes up to three things in them. It also generates arguments from the schema.
+The hostile arguments have wrong ranks, sizes and dtypes, extreme numbers, and tensors that are empty, expanded,
+transposed or overlapping. Every tensor lies between memory pages that cannot be accessed, so a kernel that reads or
+writes outside a tensor ends the test with a signal. So does a result whose elements lie outside its storage. An
+exception is a correct response.
 
-The test cannot detect errors in memory that a kernel allocates without torch's allocator, in kernels for other devices
-and processors, or in the interaction of several threads.
+The test cannot detect errors in memory that a kernel allocates without torch's allocator. It does not cover kernels for
+other devices and processors, or the interaction of several threads.
 
-Torch {version}: {operators} operators, {calls} calls, {returned} of them returned, no fault.
+Torch {version}: {operators} operators, {calls} calls, of which {returned} returned a result. None caused a fault.
 
 | operator | calls | returned |
 |---|---:|---:|

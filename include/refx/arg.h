@@ -54,14 +54,14 @@ struct Dict {
   std::vector<std::pair<Arg, Arg>> items;
 };
 
-// One argument of a node: what torch.fx and torch.export allow there. A plain value.
+// One argument of a node: any value that torch.fx and torch.export allow. A plain value.
 class REFX_API Arg {
  public:
   using Storage = std::variant<None, bool, std::int64_t, double, std::complex<double>, std::string,
                                c10::ScalarType, c10::Device, c10::Layout, c10::MemoryFormat, NodeId,
                                SymInt, Ellipsis, Raw, List, Tuple, Slice, Dict>;
 
-  // Compiled once: what copies and destroys eighteen kinds of values is long.
+  // Defined out of line: copying and destroying eighteen alternatives is a lot of code to inline.
   Arg() = default;
   Arg(const Arg&);
   Arg(Arg&&) noexcept;

@@ -11,54 +11,58 @@
 
 namespace refx {
 
-// Which steps of a model make a check fail.
+// Finds the steps that make a check fail.
 
-enum class Verdict { good, bad, skip };
-REFX_API std::string to_string(Verdict verdict);
+enum class BisectVerdict { good, bad, skip };
+REFX_API std::string to_string(BisectVerdict verdict);
 
-// Judges a form of the model that has some of its steps and not the others.
-using Check = std::function<Verdict(const Model& form)>;
+// Judges a variant of the model that has some of its steps and not the others. `skip` means that
+// the variant cannot be tested.
+using BisectCheck = std::function<BisectVerdict(const Model& form)>;
 
 struct BisectOptions {
-  // A file that keeps the verdicts, so that a search that was cut short goes on where it was; it is
-  // removed at the end of a search. Empty: none.
+  // A file that stores the verdicts, so that an interrupted search can continue. It is removed when
+  // the search ends. Empty: no file.
   std::string journal = {};
-  // What the verdicts are of: those under another key are not used.
+  // Identifies the model and the check. Stored verdicts with another key are ignored.
   std::string key = {};
   OnProgress progress = {};
 };
 
-// A set of steps that makes the check fail, and no part of which does.
+// A minimal set of steps that makes the check fail: no subset of it does.
 struct Culprit {
   std::vector<StepId> steps;     // oldest first
-  std::vector<StepId> built_on;  // steps that had to be there with them, which pass by themselves
+  std::vector<StepId> built_on;  // steps that they require, which pass by themselves
 };
 
 struct Bisection {
-  Verdict original = Verdict::good, current = Verdict::bad;
-  std::vector<Culprit> culprits;  // none: the check does not fail because of the steps
-  std::vector<StepId> repair;     // reversed with what is built on them, the check passes …
-  bool repaired = false;          // … as was seen
-  bool discards = false;          // what was trained since into rewritten tensors has to be dropped
-  std::vector<StepId> unsure;     // steps that could not be told from the culprits: checks skipped
+  BisectVerdict original = BisectVerdict::good, current = BisectVerdict::bad;
+  std::vector<Culprit> culprits;  // empty: the steps are not why the check fails
+  std::vector<StepId> repair;     // to reverse, together with the steps that build on them
+  bool repaired = false;          // the check passed without these steps
+  bool discards = false;          // the reversal discards later changes of rewritten tensors
+  std::vector<StepId> unsure;     // may be culprits: their checks were skipped
   std::size_t checks = 0, remembered = 0;
 };
 
-// The smallest sets of live steps that make the check fail, by delta debugging: first one, then
-// with that one repaired the next, until the check passes. Each form keeps the steps that its own
-// are built on. There are none if the model passes, or if its original does not.
-REFX_API Bisection bisect(const Model& model, const Check& check,
+// Finds minimal sets of steps that make the check fail, by delta debugging. When one is found, the
+// search continues without its last step, until the check passes. Each variant includes the steps
+// that its steps build on. There are no culprits if the model passes or the original fails.
+REFX_API Bisection bisect(const Model& model, const BisectCheck& check,
                           const BisectOptions& options = {});
 
-// Passes while verify() does, against the original.
 struct VerifyOptions;
-REFX_API Check within(const Model& model, const VerifyOptions& options);
+// Returns a check that calls verify() against the original. The verdict is `skip` if verify()
+// cannot tell.
+REFX_API BisectCheck check_tolerance(const Model& model, const VerifyOptions& options);
 
-// Runs a command of the shell on the form, saved to a file whose path replaces every {}: exit code
-// 0 is good, 125 is skip, 1 to 124 are bad; anything else is an Error.
-REFX_API Check by_command(std::string command);
+// Returns a check that saves the variant to a file and runs a shell command, with every {} replaced
+// by the path of that file. Exit code 0 is good, 125 is skip, 1 to 124 are bad. Any other exit code
+// throws Error.
+REFX_API BisectCheck check_command(std::string command);
 
-// `repair` says how to repair the model in the words of a face; empty: in the library's.
+// `repair` tells the user how to repair the model, for example the command to run. Empty: the C++
+// call.
 REFX_API std::string to_text(const Bisection& bisection, const Model& model,
                              const std::string& repair = "");
 REFX_API std::string to_json(const Bisection& bisection, const Model& model,

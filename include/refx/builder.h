@@ -11,7 +11,7 @@
 
 namespace refx {
 
-// Writes a model by hand, in either dialect:
+// Builds a model in code, with the nodes of torch.export or of torch.fx:
 //
 //   Builder b;
 //   NodeId x = b.input("x", type);
@@ -24,11 +24,11 @@ class REFX_API Builder {
 
   NodeId input(std::string name, TypePtr type = nullptr);
 
-  // State entries with a lifted placeholder each (export's way).
+  // A state entry and the placeholder that reads it, as in torch.export.
   NodeId parameter(const std::string& name, at::TensorBase tensor);
   NodeId buffer(const std::string& name, at::TensorBase tensor, bool persistent = true);
   NodeId constant(const std::string& name, at::TensorBase tensor);
-  // A state entry alone: for get_attr, and for the tensors of a module.
+  // A state entry without a node, for get_attr() or as a tensor of a module.
   StateId state(StateEntry entry);
   NodeId get_attr(const std::string& state);
 
@@ -37,12 +37,12 @@ class REFX_API Builder {
   void module(Module module);
   NodeId call_module(const std::string& path, Args args, Kwargs kwargs = {});
 
-  // For the node just made.
+  // Set the type or the metadata of the last node.
   Builder& typed(TypePtr type);
   Builder& with_meta(MetaPtr meta);
 
-  // The finished model returns `result`. Mutated outputs come first in it, as torch.export has
-  // them.
+  // Completes the model, which returns `result`. Its first elements are the mutated outputs, as in
+  // torch.export.
   Model build(Arg result, std::vector<Mutation> mutations = {});
 
  private:

@@ -13,20 +13,21 @@
 namespace refx {
 
 struct CheckOptions {
-  int instances = 100;     // of each form of `before`
-  std::uint64_t seed = 0;  // the same seed tries the same instances
+  int instances = 100;     // for each form of `before`
+  std::uint64_t seed = 0;  // the same seed gives the same instances
   OnProgress progress = {};
 };
 
 enum class RuleVerdict : std::uint8_t { pass, fail, never_matched };
 REFX_API std::string to_string(RuleVerdict verdict);  // "pass", "fail", "never matched"
 
-// What became of the instances of one form of `before`.
+// Counts for the random instances of one form of `before`.
 struct FormCheck {
-  // Each that was tried is one of: found and right, refused, or failed, after which no other is.
+  // Each tried instance is found (and correct), refused, or failed. The first failure ends the
+  // check.
   int tried = 0, found = 0, refused = 0, failed = 0;
-  int compared = 0;                                  // of those found: with numbers to compare
-  std::vector<std::pair<std::string, int>> reasons;  // of the refusals, the most frequent first
+  int compared = 0;  // found instances whose numbers could be compared
+  std::vector<std::pair<std::string, int>> reasons;  // for refusals, the most frequent first
 };
 
 struct RuleCheck {
@@ -34,23 +35,24 @@ struct RuleCheck {
   std::vector<FormCheck> forms;
   RuleVerdict verdict = RuleVerdict::pass;
   std::string problem;   // empty: passed
-  std::string instance;  // the smallest model found at which it fails, as text
+  std::string instance;  // the smallest failing model that was found, as text
 
   bool passed() const { return verdict == RuleVerdict::pass; }
 };
 
-// Tries a rule on random instances of each form of its `before`: shapes, broadcasting, dtypes,
-// strides, symbolic sizes, literals (extreme ones, too), optional variables there and absent, in
-// several spellings. Each must be found, or refused with a reason; the rewritten model must be
-// valid, of the types that its graph records, compute what verify() takes for the same, keep finite
-// numbers finite, and go back bit for bit. A form that no instance is found of has never matched.
+// Tries a rule on random instances of each form of its `before`, with various shapes, broadcasting,
+// dtypes, strides, symbolic sizes, literals (also extreme ones), optional variables present and
+// absent, and spellings of operators. The rule must match each instance or refuse it with a reason.
+// The rewritten model must be valid, have the types that its graph records, pass verify(), keep
+// finite numbers finite, and be reversible bit for bit. If no instance of a form is found, the
+// verdict is `never_matched`.
 REFX_API RuleCheck check_rule(const Rule& rule, const CheckOptions& options = {});
 REFX_API std::vector<RuleCheck> check_rules(const std::vector<Rule>& rules,
                                             const CheckOptions& options = {});
 // The rules that ship with refx.
 REFX_API std::vector<Rule> shipped_rules();
 
-// A table for people, and an array for programs.
+// A table for people, and a JSON array for programs.
 REFX_API std::string to_text(const std::vector<RuleCheck>& checks);
 REFX_API std::string to_json(const std::vector<RuleCheck>& checks);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,39 +12,51 @@
 
 namespace refx {
 
-// Several transformations as one.
-
 enum class Inplace { no, yes };
 
-// Transformations applied left to right, and reversed right to left; itself a transformation.
-class REFX_API Composition : public Transformation {
+// Several transformations that are called like one: applied left to right, and reversed right to
+// left. It has no sites of its own, so it is not a Transformation.
+class REFX_API Composition {
  public:
-  Composition(std::vector<TransformationPtr> parts, Inplace inplace);
+  explicit Composition(std::vector<TransformationPtr> parts, Inplace inplace = Inplace::yes);
 
-  std::string name() const override { return "compose"; }
-  Kwargs parameters() const override;
-  bool preserves_computation() const override;
-  bool reversible() const override;
-  Findings find(const Model& model) const override;             // of its parts, as it stands
-  void apply(Editor& editor, const Site& site) const override;  // refused: see operator()
-  Outcome operator()(Model& model, Reverse direction = Reverse::no) const override;
+  const std::vector<TransformationPtr>& parts() const { return parts_; }
+  // Identifies the parts, as Transformation::signature() identifies one.
+  std::string signature() const;
+  // `approximate` if any part is.
+  Numerics numerics() const;
+  bool preserves_computation() const { return numerics() == Numerics::preserved; }
+  bool reversible() const;  // if all parts are
+
+  // Applies every part until none of its sites is left, or reverses every step of the parts. With
+  // Inplace::no the model stays untouched and the result is Outcome::copy.
+  Outcome operator()(Model& model, Reverse direction = Reverse::no) const;
 
  private:
   std::vector<TransformationPtr> parts_;
   Inplace inplace_;
 };
 
-REFX_API Composition compose(std::vector<TransformationPtr> parts, Inplace inplace = Inplace::yes);
+// The parts of a nested composition become parts of the new one.
+template <class T>
+concept Composable = std::derived_from<T, Transformation> || std::same_as<T, Composition>;
 
-template <class... T>
-requires(std::derived_from<T, Transformation>&&...) Composition compose(T... parts) {
-  return compose(std::vector<TransformationPtr>{std::make_shared<T>(std::move(parts))...});
+template <Composable... T>
+Composition compose(Inplace inplace, T... parts) {
+  std::vector<TransformationPtr> all;
+  const auto add = [&]<class Part>(Part part) {
+    if constexpr (std::same_as<Part, Composition>)
+      all.insert(all.end(), part.parts().begin(), part.parts().end());
+    else
+      all.push_back(std::make_shared<Part>(std::move(part)));
+  };
+  (add(std::move(parts)), ...);
+  return Composition(std::move(all), inplace);
 }
-// The input stays untouched; the result is in Outcome::copy.
-template <class... T>
-requires(std::derived_from<T, Transformation>&&...) Composition
-    compose(Inplace inplace, T... parts) {
-  return compose(std::vector<TransformationPtr>{std::make_shared<T>(std::move(parts))...}, inplace);
+template <Composable... T>
+Composition compose(T... parts) {
+  return compose(Inplace::yes, std::move(parts)...);
 }
+REFX_API Composition compose(std::vector<TransformationPtr> parts, Inplace inplace = Inplace::yes);
 
 }  // namespace refx

@@ -11,30 +11,30 @@
 
 namespace refx {
 
-// Originals that leave a model and its file, and come back. What stays of each is its name, its
-// length, its dtype and a hash, by which the right one is known again.
+// Original tensors may be removed from a model and its file, and attached again later. The history
+// keeps the name, size and dtype of each, and a hash that identifies it.
 
 struct DetachedTensor {
   std::string name;
   c10::ScalarType dtype;
-  std::size_t bytes;  // of its storage; those of tied tensors once
+  std::size_t bytes;  // of its storage, which tied tensors share
 };
 
-// Takes the originals that the history keeps out of it, and says which. Those that cost nothing
-// stay: what the model itself still uses, and what is a part of a tensor that stays. So do tensors
-// that one step made and another replaced. A step without its originals cannot be reversed, and
-// whoever asks for them gets an Error that names them, until they are attached again.
+// Removes the originals from the history and returns them. It keeps those that take no space: the
+// ones that the model still uses, and the ones that are slices of a tensor that stays. It also
+// keeps tensors that one step made and another replaced. A step without its originals cannot be
+// reversed: an Error names what is missing, until it is attached again.
 REFX_API std::vector<DetachedTensor> detach(Model& model);
 
-// What is detached, of a model or of one step.
+// The detached originals of a model, or of one step.
 REFX_API std::vector<DetachedTensor> detached(const Model& model);
 REFX_API std::vector<DetachedTensor> detached(const Step& step);
 
-// Brings detached originals back from where they still are: the .pt2 file that was transformed or
-// any that has its history, a .safetensors file, or a folder of these. Each must have the bytes
-// that it had, or Error names it and nothing is changed.
+// Restores detached originals from a copy: the .pt2 file that was transformed, a .pt2 file with the
+// same history, a .safetensors file, or a folder of these. Throws Error, and changes nothing, if
+// the bytes of one differ from those that were detached.
 REFX_API void attach(Model& model, const std::string& base);
-// Those alone that the reversal needs.
+// The same for the originals that the reversal needs.
 REFX_API void attach(Model& model, const ReversalPlan& plan, const std::string& base);
 
 }  // namespace refx

@@ -11,19 +11,18 @@
 
 namespace refx {
 
-// How two models differ. Nodes, tensors and modules are the same thing when they have the same
-// name.
+// The differences of two models. Nodes, tensors and modules are matched by name.
 struct Difference {
-  // Of the values of two tensors that are otherwise alike.
+  // How the values of two tensors of the same type differ.
   struct Values {
     std::uint64_t different = 0, of = 0;
-    double max_abs = 0;  // nan if a difference is not a number
+    double max_abs = 0;  // NaN if a difference is NaN
   };
   struct Line {
     std::string name;
     std::string path;           // the module it belongs to, for a node
-    std::string before, after;  // its line of text; empty: it is not there
-    bool moved = false;         // its place among the others is another
+    std::string before, after;  // its line of text; empty: missing
+    bool moved = false;         // its position among the others differs
     std::optional<Values> values = {};
   };
   std::vector<Line> interface;  // nesting of inputs and results, ranges of symbolic sizes
@@ -35,11 +34,11 @@ struct Difference {
   }
 };
 
-// Looks at everything that print() shows except the marks of transformations, and at the values of
-// the tensors. Linear in the size of the models, unless things stand in another order.
+// Compares everything that print() shows except the marks of transformations, and the values of the
+// tensors. Takes linear time, unless the order differs.
 REFX_API Difference diff(const Model& a, const Model& b);
 
-// In the manner of a unified diff, in graph order; empty if there is no difference.
+// In the style of a unified diff, in graph order; empty if there is no difference.
 REFX_API std::string to_text(const Difference& difference);
 
 }  // namespace refx

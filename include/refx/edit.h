@@ -11,8 +11,8 @@
 
 namespace refx {
 
-// One change of one object: what it was and what it became. Null: it was not there. A plain value,
-// so a journal of them prints, saves, loads, and replays in both directions.
+// One change of one object: its value before and after, null where it did not exist. A plain value,
+// so a journal of changes can be printed, saved, loaded, and replayed in both directions.
 template <class T>
 struct Change {
   Id<T> id;
@@ -20,12 +20,12 @@ struct Change {
 };
 using Edit = std::variant<Change<Node>, Change<StateEntry>, Change<Module>>;
 
-// How a tensor that a step made is composed of tensors that were there before:
+// Describes a tensor that a step made as a concatenation of earlier tensors:
 //   whole.narrow(dim, start, length) == part, up to reshape.
-// It lets reverse() carry a changed value back, and lets files store the originals as slices.
+// With it, reverse() can carry changed values back, and files store the originals as slices.
 struct Piece {
   StateId whole;  // a state entry that the step wrote
-  StateId part;   // a state entry as it was before the step; no id: this piece is constant
+  StateId part;   // a state entry before the step; no id if this piece is constant
   std::int64_t dim = 0, start = 0, length = 0;
   double fill = 0;  // the constant, when there is no part
 };

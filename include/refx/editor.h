@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@ namespace refx {
 
 class Transaction;
 
-// The only way to change a Model. Every change is an Edit in a journal; commit() makes the journal
-// a step of the history, and an Editor that goes away without commit() takes everything back.
+// The only way to change a Model. Every change of an object is recorded as an Edit in a journal.
+// commit() turns the journal into a step of the history. An Editor that is destroyed without one of
+// the three commits rolls its changes back.
 class REFX_API Editor {
  public:
   explicit Editor(Model& model);
@@ -26,26 +28,27 @@ class REFX_API Editor {
   const State& state() const { return model().state(); }
   const Modules& modules() const { return model().modules(); }
 
-  // Nodes. A name that is taken gets a number, as in torch.fx; an empty one is made from the
-  // target.
-  NodeId insert_before(NodeId where, Node node);  // no id: at the end
+  // Nodes. A name that is taken gets a numeric suffix, as in torch.fx. A node without a name is
+  // named after its target.
+  NodeId insert_before(NodeId where, Node node);  // at the end if there is no id
   NodeId insert_after(NodeId where, Node node);
-  void set_node(NodeId id, Node node);  // the node keeps its name, its marks and its place
+  void set_node(NodeId id, Node node);  // the node keeps its name, marks and position
   void set_target(NodeId id, Name target);
   void set_arg(NodeId id, std::size_t position, Arg value);
-  void set_kwarg(NodeId id, std::string_view name, Arg value);  // added, if there is none
+  void set_kwarg(NodeId id, std::string_view name, Arg value);  // added if it does not exist
   void set_type(NodeId id, TypePtr type);
   void replace_uses(NodeId of, NodeId by);
   void erase_node(NodeId id);  // must have no users
 
-  // State. No id: at the end. An entry of a name that was erased takes the erased one's place.
+  // State entries. Without an id they are added at the end. A new entry with the name of an erased
+  // one takes its position.
   StateId add_state(StateEntry entry, StateId after = {});
   StateId insert_before(StateId where, StateEntry entry);
   void set_state(StateId id, at::TensorBase tensor);
-  void set_state(StateId id, StateEntry entry);  // it keeps its name
+  void set_state(StateId id, StateEntry entry);  // the entry keeps its name
   void erase_state(StateId id);
 
-  // Modules. Likewise.
+  // Modules, with the same rules.
   ModuleId add_module(Module module, ModuleId after = {});
   ModuleId insert_before(ModuleId where, Module module);
   void set_module(ModuleId id, Module module);
@@ -56,33 +59,37 @@ class REFX_API Editor {
   void unmark(NodeId id, const Name& signature);
   void set_marks(NodeId id, std::vector<Name> signatures);
 
-  // Says how a tensor written in this step is composed of earlier ones.
+  // Records how a tensor that this step writes is composed of earlier ones.
   void add_piece(Piece piece);
 
-  // What belongs to the model as a whole and no rewrite changes.
-  void set_mutations(std::vector<Mutation> mutations);
-  void set_kept_modules(std::vector<std::string> paths);
-
-  // Replaces the recorded step of the same id: for a model that as a whole was moved to another
-  // dtype or device, and what its history keeps with it. Done when the journal is kept.
+  // Replaces the step of the same id in the history when the journal is committed. This is for a
+  // model that is moved to another dtype or device as a whole, together with the tensors that its
+  // history keeps.
   void amend(Step step);
 
   bool changed() const;
-  // Takes the journal so far back.
+  // Rolls back the changes so far.
   void roll_back();
-  // The journal so far, one edit per object.
+  // The changes so far, one edit per object.
   std::vector<Edit> edits() const;
 
-  // Validates what was touched and appends the step; returns no id if nothing was changed.
-  // On a broken model: throws InternalError that names the step; everything is taken back.
+  // Validates the changed objects and appends the step to the history. Returns no id if nothing
+  // changed. If the model is now invalid, rolls back and throws InternalError, which names the
+  // step.
   struct Label {
     Name transformation, signature, site;
-    Kwargs parameters;
+    Kwargs parameters = {};
+    Numerics numerics = Numerics::preserved;
   };
   StepId commit(Label label);
-  // The journal so far is how the model came to be, not a step.
-  void commit_as_origin(std::shared_ptr<const Source> source = nullptr);
-  // The journal so far is no rewrite (a weight was trained, a type was learnt), and no step.
+  // Keeps the changes as the origin of the model, not as a step. The arguments are the properties
+  // of a model that no rewrite changes; those that are not given stay as they are, except the
+  // source. Throws InternalError if the model has a history.
+  void commit_as_origin(std::shared_ptr<const Source> source = nullptr,
+                        std::optional<std::vector<Mutation>> mutations = {},
+                        std::optional<std::vector<std::string>> kept_modules = {});
+  // Keeps the changes without a step, because they are not a rewrite: a weight was trained, or a
+  // type was inferred.
   void commit_without_step();
 
  private:

@@ -14,12 +14,6 @@ class REFX_API Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Why a site is left alone, where only applying it can tell.
-class REFX_API Refused : public Error {
- public:
-  using Error::Error;
-};
-
 // A bug in refx or in a transformation, never the user's input.
 class REFX_API InternalError : public std::logic_error {
  public:

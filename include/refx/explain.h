@@ -8,9 +8,9 @@
 
 namespace refx {
 
-// What a transformation does, by its name: before, after, what it refuses. Or why a place was
-// refused, by the reason that was given or a part of it: what that means, an example, what to do.
-// Throws Error that names what is near.
+// Explains a transformation by its name: before, after, what it refuses. Or a reason for a refusal,
+// by its code, its text or a part of the text: its meaning, an example, what to do. Throws Error
+// that names a similar name.
 REFX_API std::string explain(std::string_view what);
 
 }  // namespace refx

@@ -12,7 +12,7 @@
 
 namespace refx {
 
-// The nodes that use one thing, each once. Small sets are scanned, large ones indexed.
+// The nodes that use one value, without duplicates. Small sets are scanned, large ones are indexed.
 class REFX_API UserSet {
  public:
   struct User {
@@ -25,8 +25,8 @@ class REFX_API UserSet {
   UserSet(UserSet&&) noexcept = default;
   UserSet& operator=(UserSet other) noexcept;
 
-  void add(NodeId user);     // one more reference from `user`
-  void remove(NodeId user);  // one reference less
+  void add(NodeId user);     // adds one reference by `user`
+  void remove(NodeId user);  // removes one
   std::size_t size() const { return users_.size(); }
   auto begin() const { return users_.begin(); }
   auto end() const { return users_.end(); }
@@ -34,32 +34,33 @@ class REFX_API UserSet {
  private:
   std::size_t position(NodeId user) const;
 
-  c10::SmallVector<User, 2> users_;   // most values have one or two
-  std::unique_ptr<NameIndex> index_;  // id of a user -> its place there; null while small
+  c10::SmallVector<User, 2> users_;  // most values have one or two users
+  std::unique_ptr<NameIndex>
+      index_;  // id of a user -> index in users_; null while the set is small
 };
 
-// A program in SSA form: nodes in order, each used only after it.
+// A program in SSA form: an ordered list of nodes, where every use of a node comes after it.
 class REFX_API Graph : public Table<Node> {
  public:
-  // The users in graph order, each once.
+  // The users in graph order, without duplicates.
   std::vector<NodeId> users(NodeId id) const;
   std::size_t num_users(NodeId id) const { return users_.at(id.value).size(); }
-  // The references to it: a node may use a value more than once.
+  // Counts every reference: a node may use a value more than once.
   std::size_t num_uses(NodeId id) const;
-  // The one node that uses `id`; no id if there are none or several.
+  // The only user of `id`; no id if there are none or several.
   NodeId only_user(NodeId id) const;
 
-  // The placeholders and get_attrs of a state entry, and the call_modules of a module.
+  // The placeholder and get_attr nodes of a state entry, and the call_module nodes of a module.
   std::vector<NodeId> readers(const NameKey& state) const { return ring(readers_, state); }
   std::vector<NodeId> callers(const NameKey& module) const { return ring(callers_, module); }
 
   std::size_t num_readers(const NameKey& state) const { return ring_size(readers_, state); }
   std::size_t num_callers(const NameKey& module) const { return ring_size(callers_, module); }
-  template <class F>  // in any order
+  template <class F>  // calls f in an unspecified order
   void for_each_reader(const NameKey& state, F&& f) const {
     readers_.for_each(any_in(readers_, state), [&](std::uint32_t id) { f(NodeId(id)); });
   }
-  // Of one that reads a state entry: whether no other does.
+  // Returns true if no other node reads the state entry that this node reads.
   bool is_only_reader(NodeId id) const { return readers_.is_alone(id.value); }
 
   // The output node; throws Error if there is none.
@@ -80,7 +81,7 @@ class REFX_API Graph : public Table<Node> {
   std::vector<NodeId> in_order(std::vector<NodeId> ids) const;
 
   std::vector<UserSet> users_;
-  Rings readers_, callers_;  // of each state entry, and of each module
+  Rings readers_, callers_;  // grouped by state entry, and by module
 };
 
 }  // namespace refx

@@ -9,34 +9,29 @@
 
 namespace refx {
 
-// What would help, as a value: each face of refx says it in its own words, the program by its flags
-// and Python by its arguments.
+// Something that the user can do about an error. The library throws the hint as a value, because
+// the C++ library, the program and Python name the same option differently: hints.def has a row for
+// each hint, with its wording for each of the three.
 enum class Hint : std::uint8_t {
-  see_transformations,  // the names that there are
-  discard_changes,      // reverse, and drop what was trained since
-  forget,               // drop the history, keep the model
-  other_device,
-  no_capture,  // time runs as they are, not their replays
-  resume,      // from the trials that were recorded
-  one_thread,
-  more_seconds,
-  fixed_frequency,  // of the processor
-  allow_ops,        // run an operator that is refused otherwise
-  base,             // the file that still has what was detached from this one
+#define REFX_HINT(id, library, program, python) id,
+#include "refx/hints.def"
+#undef REFX_HINT
 };
-// In the library's own words.
-REFX_API std::string to_string(Hint hint);
-// The words of a face.
-using Phrase = std::string (*)(Hint hint);
 
-// Bad input that something helps against. what() says that in the library's words.
+// Words a hint for one of the faces of refx.
+using HintFormatter = std::string (*)(Hint hint);
+REFX_API std::string to_string(Hint hint);         // by functions and fields, for C++
+REFX_API std::string hint_as_flag(Hint hint);      // by commands and flags of the program
+REFX_API std::string hint_as_argument(Hint hint);  // by arguments of the Python package
+
+// Bad input, and what can be done about it. what() words the hint for C++.
 class REFX_API HintedError : public Error {
  public:
   HintedError(const std::string& problem, Hint hint);
 
   const std::string& problem() const { return problem_; }
   Hint hint() const { return hint_; }
-  std::string said(Phrase words) const;
+  std::string message(HintFormatter formatter) const;
 
  private:
   std::string problem_;

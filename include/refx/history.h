@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -14,42 +15,48 @@ namespace refx {
 
 class Model;
 
-// How to tell whether a tensor that a step left in the state was changed since.
+// Detects whether a tensor that a step left in the state has been changed since then.
 struct TensorStamp {
   StateId state;
-  std::uint32_t version;                   // of the tensor's counter, in this process
-  std::array<std::uint64_t, 2> hash = {};  // of its contents, in a step that was loaded; else zeros
-  bool changed = false;                    // it is known that it was, though no counter tells
+  std::uint32_t version;                   // of torch's version counter, in this process
+  std::array<std::uint64_t, 2> hash = {};  // of its contents if the step was loaded, else zeros
+  bool changed = false;                    // true if a file states that it was changed
 };
 REFX_API TensorStamp stamp_of(StateId state, const at::TensorBase& tensor);
-// Of the tensors that the edits leave in the state.
+// Returns the stamps of the tensors that the edits leave in the state.
 REFX_API std::vector<TensorStamp> stamps_of(const std::vector<Edit>& edits);
 REFX_API bool is_changed(const TensorStamp& stamp, const at::TensorBase& tensor);
 
-// One applied site: what was done, where, and every change it made.
+// Whether a rewritten model computes what it did before: the same up to rounding, or an
+// approximation of it on purpose, such as with weights in int8.
+enum class Numerics : std::uint8_t { preserved, approximate };
+REFX_API const char* to_string(Numerics numerics);
+
+// One rewritten site: the transformation, the site, and all edits.
 struct REFX_API Step {
   StepId id;
   Name transformation;  // name in the registry
   Name signature;       // name and parameters
   Kwargs parameters;
   Name site;
-  std::vector<NodeId> nodes;  // nodes it wrote that were alive after it
-  std::vector<Edit> edits;    // one per object
+  Numerics numerics = Numerics::preserved;  // of the transformation, see Transformation::numerics()
+  std::vector<NodeId> nodes;                // nodes it wrote that were alive after it
+  std::vector<Edit> edits;                  // one per object
   std::vector<Piece> pieces;
 
-  std::vector<TensorStamp> stamps;  // of the tensors it left in the state, in the order of edits
+  std::vector<TensorStamp> stamps;  // of the tensors that it left in the state, in edit order
 
-  // Bytes of the tensors kept for undo.
+  // The size of the tensors that are kept for undo.
   std::size_t bytes() const;
 };
 REFX_API std::ostream& operator<<(std::ostream& out,
                                   const Step& step);  // "3  merge-linears  encoder.{q,k}"
 
-// The live steps of a model, oldest first, and those that redo() can bring back.
+// The live steps of a model, oldest first, and the reversed steps that redo() can restore.
 class REFX_API History {
-  struct Place {
+  struct StepSlot {
     StepId id;
-    std::shared_ptr<const Step> step;  // null: it was reversed
+    std::shared_ptr<const Step> step;  // null if it was reversed
   };
 
  public:
@@ -78,15 +85,15 @@ class REFX_API History {
 
    private:
     friend History;
-    Iterator(const Place* at, const Place* end) : at_(at), end_(end) {
+    Iterator(const StepSlot* at, const StepSlot* end) : at_(at), end_(end) {
       if (at_ != end_ && !at_->step) ++*this;
     }
-    const Place *at_ = nullptr, *end_ = nullptr;
+    const StepSlot *at_ = nullptr, *end_ = nullptr;
   };
 
-  Iterator begin() const { return {places_.data(), places_.data() + places_.size()}; }
+  Iterator begin() const { return {slots_.data(), slots_.data() + slots_.size()}; }
   Iterator end() const {
-    const Place* end = places_.data() + places_.size();
+    const StepSlot* end = slots_.data() + slots_.size();
     return {end, end};
   }
   std::size_t size() const { return live_; }
@@ -95,28 +102,28 @@ class REFX_API History {
   const Step& operator[](StepId id) const;  // throws Error if it is not live
   const Step& back() const;
   std::vector<StepId> ids() const;
-  Iterator from(StepId id) const;  // or the first after
+  Iterator from(StepId id) const;  // the step, or the first live one after it
 
-  // Live steps named by a step id ("3"), a transformation's name, or a site pattern (* and ?).
-  // Throws Error, with the nearest names, if there are none.
+  // Returns the live steps that match a step id ("3"), the name of a transformation, or a site
+  // pattern (* and ?). Throws Error, which suggests similar names, if there are none.
   std::vector<StepId> select(std::string_view what) const;
 
-  // Live steps that cannot stay as they are when this one is reversed: directly, oldest first.
-  // `model` is the one whose history this is.
+  // Returns the live steps that directly depend on this one, so that they cannot stay as they are
+  // when it is reversed; oldest first. `model` is the model of this history.
   std::vector<StepId> dependents(const Model& model, StepId id) const;
 
-  // Reversed steps that nothing new has replaced, in the order in which redo() takes them.
+  // The reversed steps that redo() can restore. It takes the last one first.
   const std::vector<std::shared_ptr<const Step>>& reversed() const { return reversed_; }
 
  private:
   friend struct ModelAccess;
   void add(std::shared_ptr<const Step> step);
-  void replace(std::shared_ptr<const Step> step);  // the one of the same id
+  void replace(std::shared_ptr<const Step> step);  // replaces the step of the same id
   std::shared_ptr<const Step> remove(StepId id);
 
-  const Place* find(StepId id) const;  // of a live step, or null
+  const StepSlot* find(StepId id) const;  // of a live step, or null
 
-  std::vector<Place> places_;  // by id; the last is live
+  std::vector<StepSlot> slots_;  // by id; the last is live
   std::size_t live_ = 0;
   std::vector<std::shared_ptr<const Step>> reversed_;
   std::uint32_t next_id_ = 1;

@@ -10,7 +10,7 @@
 
 namespace refx {
 
-// A stable name for one object of one model: never reused while the model lives.
+// Identifies an object of one model. It is never reused during the lifetime of the model.
 template <class T>
 struct Id {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();

@@ -7,11 +7,11 @@
 
 namespace refx {
 
-// Ids of objects of one model, which are small numbers.
+// A set of ids of one model. Ids are small numbers, so it is a bit vector.
 template <class T>
 class IdSet {
  public:
-  // Whether it was not there before.
+  // Returns true if newly inserted.
   bool insert(Id<T> id) {
     if (id.value >= ids_.size()) ids_.resize(id.value + id.value / 2 + 64);
     if (ids_[id.value]) return false;

@@ -9,11 +9,12 @@
 
 namespace refx {
 
-// The leaf modules of torch.nn that refx knows, by type: "torch.nn.Linear", sorted.
+// The types of the torch.nn layers that refx knows, sorted: "torch.nn.Linear".
 REFX_API std::vector<std::string> layer_types();
-// The tensors of one: "weight", "bias". None for a type that is not known.
+// The names of a layer's tensors: "weight", "bias". Empty for an unknown type.
 REFX_API std::vector<std::string> layer_tensors(std::string_view type);
-// Whether transformations look for it, so that it is worth a reason why one is left alone.
+// Returns true if a transformation rewrites layers of this type, so that it gives a reason where it
+// does not.
 REFX_API bool is_rewritten_layer(std::string_view type);
 
 }  // namespace refx

@@ -17,20 +17,21 @@ struct IValue;
 
 namespace refx {
 
+class Executor;
 class Source;
 
-// An output of the graph that is written back into a buffer or an input instead of being returned.
+// An output of the graph that is written to a buffer or an input instead of being returned.
 struct Mutation {
-  std::size_t output = 0;  // position in what the graph returns
-  std::string target;      // name of the state entry, or of the placeholder
+  std::size_t output = 0;  // index in the outputs of the graph
+  std::string target;      // name of the state entry or the placeholder
   bool operator==(const Mutation&) const = default;
 };
 
-// A model and the history of its rewrites. Everything here is read-only: changes go through an
-// Editor. A copy is independent, but shares the tensors; refx never writes into a tensor.
+// A model and the history of its rewrites. It is read-only: changes go through an Editor. A copy is
+// independent but shares the tensors, because refx never writes to a tensor of a model.
 class REFX_API Model {
  public:
-  Model();  // these six are compiled once
+  Model();  // defined in model.cpp, so that users do not instantiate the members
   Model(const Model&);
   Model(Model&&) noexcept;
   Model& operator=(const Model&);
@@ -43,17 +44,17 @@ class REFX_API Model {
   const History& history() const { return history_; }
   const std::vector<Mutation>& mutations() const { return mutations_; }
 
-  // The file it was loaded from; null for a model made in memory.
+  // The file that it was loaded from; null for a model that was made in memory.
   const std::shared_ptr<const Source>& source() const { return source_; }
 
-  // Differs after every change.
+  // A number that no two different models share: every change assigns a new one.
   std::uint64_t revision() const { return revision_; }
 
-  // Modules that are still called as such when the program is unflattened: values may enter and
-  // leave them only where they did.
+  // The modules whose calls unflattening the program restores. So values may cross the boundary of
+  // such a module only where they did in the original.
   const std::vector<std::string>& kept_modules() const { return kept_modules_; }
 
-  // Runs the model on its user inputs: run() of refx/executor.h, which has to be included.
+  // Runs the model on its user inputs with run() of refx/executor.h, which must be included.
   template <class Value = c10::IValue>
   Value forward(const std::vector<Value>& inputs) {
     return run(*this, inputs);
@@ -70,7 +71,7 @@ class REFX_API Model {
   std::uint64_t revision_ = 0;
   std::shared_ptr<const Source> source_;
   std::vector<std::string> kept_modules_;
-  std::shared_ptr<void> compiled_;  // what run() keeps from one call to the next
+  std::shared_ptr<Executor> executor_;  // made by run(), valid for one revision
 };
 
 }  // namespace refx

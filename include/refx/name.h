@@ -21,8 +21,8 @@ class Name;
 template <class T>
 concept Textual = std::convertible_to<const T&, std::string_view> && !std::same_as<T, Name>;
 
-// A name, or the target of a node: a text that is never changed. A copy is the same text, not
-// another one, so that copying costs nothing and what is equal is mostly seen at a glance.
+// The name or the target of a node: an immutable, reference-counted string with its hash. A copy
+// shares the text, so that copying is cheap and most comparisons compare pointers.
 class REFX_API Name {
  public:
   Name() = default;  // empty
@@ -94,7 +94,7 @@ class REFX_API Name {
 
 inline std::string_view format_as(const Name& name) { return name.view(); }  // for fmt
 
-// What is looked for among names: one of them, or any text.
+// A key for lookups among names: a name, or any text.
 class NameKey {
  public:
   NameKey(const Name& name) : text_(name.view()), hash_(name.hash()), name_(name.text_) {}

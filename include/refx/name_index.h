@@ -25,11 +25,11 @@ class REFX_API NameIndex {
   // The id under the hash for which is(id) is true; kNone if there is none.
   template <class F>
   std::uint32_t find(std::size_t hash, F&& is) const {
-    if (places_.empty()) return kNone;
+    if (buckets_.empty()) return kNone;
     const auto sought = static_cast<std::uint32_t>(hash);
     for (std::size_t at = home(sought);; at = next(at)) {
-      const Place& place = places_[at];
-      if (place.id == kNone || (place.hash == sought && is(place.id))) return place.id;
+      const Bucket& bucket = buckets_[at];
+      if (bucket.id == kNone || (bucket.hash == sought && is(bucket.id))) return bucket.id;
     }
   }
   std::size_t size() const { return size_; }
@@ -40,16 +40,16 @@ class REFX_API NameIndex {
   void erase(std::size_t hash, std::uint32_t id);
 
  private:
-  struct Place {
+  struct Bucket {
     std::uint32_t hash = 0, id = kNone;
   };
 
-  std::size_t home(std::uint32_t hash) const { return hash & (places_.size() - 1); }
-  std::size_t next(std::size_t at) const { return (at + 1) & (places_.size() - 1); }
-  Place& at(std::size_t hash, std::uint32_t id);
-  void put(Place place);
+  std::size_t home(std::uint32_t hash) const { return hash & (buckets_.size() - 1); }
+  std::size_t next(std::size_t at) const { return (at + 1) & (buckets_.size() - 1); }
+  Bucket& at(std::size_t hash, std::uint32_t id);
+  void put(Bucket bucket);
 
-  std::vector<Place> places_;  // a power of two, some of them free
+  std::vector<Bucket> buckets_;  // a power of two, some of them free
   std::size_t size_ = 0;
 };
 

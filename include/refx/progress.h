@@ -7,11 +7,11 @@
 
 namespace refx {
 
-// Told from time to time how far a long work is; what it throws ends the work, and nothing is
-// changed then.
+// Called periodically with the progress of a long operation. An exception from the callback ends
+// the operation, which then changes nothing.
 struct Progress {
   std::size_t done = 0, total = 0;
-  std::string what;  // what is being done now
+  std::string what;  // the current activity
 };
 using OnProgress = std::function<void(const Progress&)>;
 

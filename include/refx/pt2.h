@@ -31,7 +31,7 @@ REFX_API Model load(const std::string& path, const LoadOptions& options = {});
 struct StepLabel {
   StepId id;
   std::string transformation, site;
-  bool marked_lossy = false;  // see is_marked_lossy()
+  Numerics numerics = Numerics::preserved;
 };
 // The steps of a file by its history alone, oldest first: neither the program nor what the steps
 // did is read, nor are they checked against each other, as load() does. Nothing if the file has no
@@ -42,6 +42,14 @@ REFX_API std::optional<std::vector<StepLabel>> read_log(const std::string& path)
 // all reversed gives the bytes of the file that was first transformed. The file appears whole or
 // not at all; `path` may be the file that the model was loaded from.
 REFX_API void save(const Model& model, const std::string& path);
+
+// True if the model equals, bit for bit, the file that was first transformed; save() then writes
+// the bytes of that file.
+REFX_API bool is_original(const Model& model);
+
+// True if these bytes were also compared with that file: the history has its fingerprint, and what
+// save() writes has the same one. Histories of early versions have no fingerprint.
+REFX_API bool is_proven_original(const Model& model);
 
 // Throws Error if the file was written into since it was loaded: it is mapped, so that results may
 // be of neither form. load() and save() look themselves; ask after running a model. A file that was

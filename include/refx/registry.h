@@ -12,32 +12,31 @@
 
 namespace refx {
 
-// The transformations that there are.
+// All known transformations.
 
 using TransformationPtr = std::shared_ptr<const Transformation>;
 
-// Every known transformation, in the order in which they are best applied: those of registry.def,
-// then the user's.
+// Every known transformation, in the order in which `all` applies them: those that ship with refx,
+// then those of the user.
 REFX_API const std::vector<TransformationPtr>& registry();
-// By name; throws Error with the nearest name.
+// Finds one by name. Throws Error, which suggests the nearest name.
 REFX_API const Transformation& find_transformation(std::string_view name);
-// Several, in the order of the names; kAll stands for those of the
-// registry that preserve computation.
+// Finds several, in the order of the names. kAll selects those whose in_all() is true.
 inline constexpr std::string_view kAll = "all";
 REFX_API std::vector<TransformationPtr> find_transformations(const std::vector<std::string>& names);
-// Finds or applies several, one after the other: a pattern of the filter has to match a site of one
-// of them. One result for each.
+// Finds the sites of several transformations, or applies them one after the other. Returns a result
+// for each. A pattern of the filter must match a site of at least one of them.
 REFX_API std::vector<Findings> find_sites(const Model& model,
                                           const std::vector<TransformationPtr>& transformations,
                                           const SiteFilter& filter = {});
 REFX_API std::vector<Outcome> apply(Model& model,
                                     const std::vector<TransformationPtr>& transformations,
                                     const SiteFilter& filter = {}, const OnProgress& progress = {});
-// Null if there is none.
+// Returns null if there is none.
 REFX_API const Transformation* lookup_transformation(std::string_view name);
-// Whether refx ships a transformation of this name, and results stay the same up to rounding.
+// Returns true if refx ships an exact transformation of this name, now or under a former name.
 REFX_API bool ships_as_exact(std::string_view name);
-// Makes a transformation known to reverse(), the program's lists and the contract test.
+// Adds a transformation to the registry, so that reverse() can apply it again.
 REFX_API void register_transformation(TransformationPtr transformation);
 template <class T>
 void register_transformation() {

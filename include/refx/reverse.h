@@ -9,14 +9,14 @@
 
 namespace refx {
 
-// Takes steps back, bit for bit, in any order; what builds on them is applied again by the
-// transformations of the registry. On any failure nothing is changed.
+// Reverses steps, bit for bit, in any order. By default the transformations of the registry apply
+// dependent steps again. If anything fails, nothing changes.
 REFX_API Reversal reverse(Model& model, const ReversalPlan& plan,
                           const ReverseOptions& options = {});
 REFX_API Reversal reverse(Model& model, const std::vector<StepId>& steps,
                           const ReverseOptions& options = {});
 REFX_API Reversal reverse(Model& model, StepId step, const ReverseOptions& options = {});
-// By step id, transformation or site pattern; see History::select.
+// Selects the steps by id, transformation or site pattern; see History::select().
 REFX_API Reversal reverse(Model& model, std::string_view what, const ReverseOptions& options = {});
 REFX_API Reversal reverse_all(Model& model, const ReverseOptions& options = {});
 

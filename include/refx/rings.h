@@ -9,32 +9,33 @@
 
 namespace refx {
 
-// Ids in groups of what they have in common. The ids of a group are a ring, and one of them is in
-// an index, by the hash of that: whoever knows it says which ids have it.
+// Groups ids by a key that the caller compares, such as the state entry that a node reads. The ids
+// of a group form a doubly linked ring. An index finds one member by the hash of the key.
 class REFX_API Rings {
  public:
   static constexpr std::uint32_t kNone = NameIndex::kNone;
 
-  // One of the group for whose ids has(id) is true; kNone if there is none.
+  // Any member of the group whose key has this hash and for which has(id) is true, or kNone.
   template <class F>
   std::uint32_t any(std::size_t hash, F&& has) const {
     return index_.find(hash, has);
   }
   bool empty() const { return index_.size() == 0; }
-  // Of the group that any() told.
-  std::size_t count(std::uint32_t any) const { return any == kNone ? 0 : places_[any].count; }
+  // The size of the group that a result of any() belongs to.
+  std::size_t count(std::uint32_t any) const { return any == kNone ? 0 : links_[any].count; }
   template <class F>
   void for_each(std::uint32_t any, F&& f) const {
     if (any == kNone) return;
     std::uint32_t id = any;
     do f(id);
-    while ((id = places_[id].next) != any);
+    while ((id = links_[id].next) != any);
   }
-  // Whether it is the only one of its group.
-  bool is_alone(std::uint32_t id) const { return id < places_.size() && places_[id].next == id; }
+  // Returns true if the id is the only member of its group.
+  bool is_alone(std::uint32_t id) const { return id < links_.size() && links_[id].next == id; }
 
-  void reserve(std::uint32_t id);  // enter() then needs no memory
-  // `any` is what any() says before; who leaves is asked for it only where there are others.
+  void reserve(std::uint32_t id);  // after this, enter() does not allocate
+  // `any` is a result of any() from before the call. leave() takes a function that returns one,
+  // and calls it only if the group has other members.
   void enter(std::size_t hash, std::uint32_t id, std::uint32_t any);
   template <class F>
   void leave(std::size_t hash, std::uint32_t id, F&& any) {
@@ -44,12 +45,12 @@ class REFX_API Rings {
  private:
   void leave_for(std::size_t hash, std::uint32_t id, std::uint32_t any);
 
-  struct Place {
+  struct Link {
     std::uint32_t prev = kNone, next = kNone;
-    std::uint32_t count = 0;  // of the group, in the one that is in the index
+    std::uint32_t count = 0;  // size of the group; valid in the member that is in the index
   };
   NameIndex index_;
-  std::vector<Place> places_;
+  std::vector<Link> links_;
 };
 
 }  // namespace refx

@@ -18,7 +18,7 @@ struct Compiled;
 struct Definition;
 }  // namespace rules
 
-// What the variables of a rule stand for at one place of a model.
+// The values of a rule's variables at one site of a model.
 struct RuleMatch {
   struct Variable {
     std::string name;
@@ -30,39 +30,39 @@ struct RuleMatch {
   std::vector<Variable> variables;
 };
 
-// A rewrite that is written down: a graph before, a graph after, and what is computed once.
-// docs/rules.md has the language.
+// A declarative rewrite rule: the graph that it matches, the graph that replaces it, and tensors
+// that are computed once, when the rule is applied. docs/rules.md describes the language.
 class REFX_API Rule : public ReversibleTransformation {
  public:
   explicit Rule(std::shared_ptr<const rules::Compiled> compiled);
 
   std::string name() const override;
   std::string summary() const override;
-  const std::string& text() const;  // as it is written
-  bool preserves_computation() const override;
-  Kwargs parameters() const override;  // approximate=True of one that does not preserve it
+  const std::string& text() const;  // the source text of the rule
+  Numerics numerics() const override;
   Findings find(const Model& model) const override;
-  void apply(Editor& editor, const Site& site) const override;
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override;
 
-  // Gives a reason not to apply the rule at a place, or nothing. Asked after all else.
-  using Check = std::function<std::string(const RuleMatch& match)>;
-  Rule& set_check(Check check);
+  // Returns a reason not to apply the rule at a site, or nullopt. It is called last, only
+  // for sites that all other checks accept.
+  using SiteCheck = std::function<std::optional<Reason>(const RuleMatch& match)>;
+  Rule& set_check(SiteCheck check);
 
-  const rules::Definition& definition() const;  // as it is written
+  const rules::Definition& definition() const;  // the parsed text
 
  private:
   std::shared_ptr<const rules::Compiled> compiled_;
-  Check check_;
+  SiteCheck check_;
 };
 
-// The rules of a text; one of them. Throws Error with line and column.
+// The rules of a text, or its only rule. Throws Error with line and column.
 REFX_API std::vector<Rule> parse_rules(std::string_view text);
 REFX_API Rule parse_rule(std::string_view text);
-// Those of a file. Throws Error that names it.
+// The rules of a file. Throws Error, which names the file.
 REFX_API std::vector<Rule> load_rules(const std::string& path);
 
-// As register_transformation(); a rule of that name gives way, as when a cell of a notebook is run
-// again.
+// Like register_transformation(), but replaces a registered rule of that name, so that the cell of
+// a notebook that defines a rule can run again.
 REFX_API void register_rule(Rule rule);
 
 }  // namespace refx

@@ -12,42 +12,44 @@
 
 namespace refx {
 
-// Which layers suffer most from lossy rewrites.
+// Measures which layers are most sensitive to lossy rewrites.
 
 struct SensitivityOptions {
-  // Applied first, to a copy: for what is not in the model, or not yet.
+  // Applied first, to a copy of the model, to try steps that it does not have.
   std::vector<TransformationPtr> transformations = {};
-  SiteFilter filter = {};  // which of their sites, and which steps of the model
-  bool reversed = false;   // also the steps that redo() would bring back
-  Measure measure = {};    // one set of inputs; the model runs where it is
+  SiteFilter filter = {};  // selects their sites, and the steps of the model
+  bool reversed = false;   // also measure the steps that redo() would bring back
+  Measure measure = {};    // one set of inputs; the model runs on its own device
 };
 
-// A lossy step by itself: the original with this step and those it is built on, and no others.
+// One lossy step by itself: the original with this step and the steps that it builds on, and no
+// others.
 struct REFX_API StepLoss {
   StepId id;
   std::string transformation, site;
   std::vector<StepId> built_on;
-  bool in_model = true;  // false: it was only tried
-  double error = 0;      // see Lossy; infinite if what is no finite number stands in other places
-  std::size_t bytes_before = 0, bytes_after = 0;  // of the tensors that it replaced, and of its own
+  bool in_model = true;  // false: the step was only tried
+  double error = 0;      // see Lossy; infinite if NaN or inf is at other positions
+  std::size_t bytes_before = 0,
+              bytes_after = 0;  // of the tensors that it replaced, and of the new ones
 
   double sqnr() const;  // in dB
 };
 
 struct Sensitivity {
   std::vector<StepLoss> steps = {};  // in the order of the graph
-  double error = 0;                  // of all of them together
+  double error = 0;                  // of all steps together
   std::string inputs = {};
   int threads = 1;
-  // Of the original and of other forms: two, and one more than there are steps.
+  // Runs of models: two of the original, one for each step, and one for all steps together.
   std::size_t runs = 0;
 };
 
-// What each lossy step costs, by one run for each. The model stays as it is. Throws Error if there
-// is no lossy step, or if a form cannot be run.
+// Measures the error of each lossy step with one run. Does not change the model. Throws Error if
+// there is no lossy step, or if a variant of the model cannot be run.
 REFX_API Sensitivity sensitivity(const Model& model, const SensitivityOptions& options = {});
 
-// A table for people, and an object for programs.
+// A table for people, and a JSON object for programs.
 REFX_API std::string to_text(const Sensitivity& sensitivity);
 REFX_API std::string to_json(const Sensitivity& sensitivity);
 

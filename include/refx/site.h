@@ -9,17 +9,17 @@
 
 namespace refx {
 
-// One place where a transformation applies. A transformation gives the nodes: every node that it
-// would replace, the one whose value is kept first. find_sites() adds the rest.
+// A set of nodes that a transformation can rewrite. The transformation sets `nodes`: every node
+// that it would replace, beginning with the one whose value is kept. find_sites() sets the other
+// members.
 struct Site {
-  // From the modules that the nodes belong to, as they were before the first step:
-  // "encoder.0.{query,key,value}". Two sites that are found together have different names. A
-  // transformation may give a name itself.
+  // Derived from the modules of the nodes before the first step: "encoder.0.{query,key,value}". It
+  // is unique among the sites of one search. A transformation may choose the name itself.
   Name name = {};
   std::vector<NodeId> nodes = {};
   // What a SiteFilter matches besides the name: the tensors that the nodes read
-  // ("encoder.0.query.weight"), the nodes, with the path of their module and without, and what
-  // stood in the place of these before.
+  // ("encoder.0.query.weight"), the nodes, with and without the path of their module, and the
+  // objects that they replaced.
   std::vector<Name> paths = {};
 };
 

@@ -12,7 +12,7 @@
 
 namespace refx {
 
-// The file a model was loaded from: what its graph does not say, and what save() needs again.
+// The file that a model was loaded from: what the graph does not contain, and what save() needs.
 class REFX_API Source {
  public:
   virtual ~Source() = default;
@@ -20,7 +20,7 @@ class REFX_API Source {
   virtual const std::string& path() const = 0;
 
   // How nested (args, kwargs) and results are flattened: treespecs of torch.utils._pytree, as JSON.
-  // Empty: not known.
+  // Empty if unknown.
   virtual std::string_view input_spec() const = 0;
   virtual std::string_view output_spec() const = 0;
 
@@ -33,7 +33,7 @@ class REFX_API Source {
   };
   virtual const std::map<std::string, Range>& ranges() const = 0;
 
-  // What its operators may be besides the usual ones, as whoever opened it said; see Executor.
+  // The operators that the caller of load() allowed besides the usual ones; see Executor.
   virtual const std::vector<std::string>& allowed_ops() const = 0;
 };
 

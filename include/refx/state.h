@@ -18,7 +18,7 @@ namespace refx {
 enum class StateKind : std::uint8_t { parameter, buffer, constant };
 REFX_API std::string_view to_string(StateKind kind);
 
-// A named tensor of the model. requires_grad is the tensor's own.
+// A named tensor of the model. The tensor itself stores requires_grad.
 struct REFX_API StateEntry {
   Name name;
   StateKind kind = StateKind::parameter;
@@ -26,14 +26,14 @@ struct REFX_API StateEntry {
   at::TensorBase tensor;
 };
 
-// To be called before the values of a tensor of a loaded model are read: they are checked, or
-// provided, only then. Throws Error if they are damaged.
+// Must be called before the values of a tensor of a loaded model are read. Only then are they
+// checked, or computed from another tensor. Throws Error if they are damaged.
 REFX_API void require_content(const at::TensorBase& tensor);
 
-// The named tensors, in order. Entries whose tensors share a storage are tied.
+// The named tensors, in order. Entries whose tensors share a storage are tied to each other.
 class REFX_API State : public Table<StateEntry> {
  public:
-  // The live entries whose tensors use this entry's storage, itself included.
+  // Counts the live entries whose tensors use the same storage, including this one.
   std::size_t storage_sharers(StateId id) const;
   const at::TensorBase& tensor(StateId id) const { return (*this)[id].tensor; }
 

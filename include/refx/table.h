@@ -16,9 +16,9 @@
 
 namespace refx {
 
-// Named values in an order. An erased value keeps its id, its name and its place, so that it can
-// return exactly where it stood. Insertion, erasure and comparison of places are O(1) amortised.
-// Only src/edit/, which is behind the Editor, changes a table.
+// An ordered list of named values. An erased value keeps its id, its name and its slot, so that it
+// can return to its exact position. Insertion, erasure and comparison of positions take amortized
+// constant time. Only src/edit/, the implementation of the Editor, changes a table.
 template <class T>
 class REFX_API Table {
  public:
@@ -57,33 +57,33 @@ class REFX_API Table {
   std::size_t size() const { return live_; }
   bool empty() const { return live_ == 0; }
 
-  // The live value; throws Error if there is none.
+  // The live value. Throws Error if there is none.
   const T& operator[](Id<T> id) const;
   // Null if the id is unknown or its value is erased.
   const T* find(Id<T> id) const {
     return id.value < slots_.size() ? slots_[id.value].value.get() : nullptr;
   }
   const Ptr& pointer(Id<T> id) const { return slots_[id.value].value; }
-  // The live value of that name, or no id.
+  // The live value with this name, or no id.
   Id<T> find(const NameKey& name) const;
   bool contains(Id<T> id) const { return find(id) != nullptr; }
 
   Id<T> first() const;
   Id<T> last() const;
-  Id<T> next(Id<T> id) const;      // the live value after it; works for an erased one too
+  Id<T> next(Id<T> id) const;      // the next live value; `id` may be erased
   Id<T> previous(Id<T> id) const;  // likewise
   bool precedes(Id<T> a, Id<T> b) const;
-  std::vector<Id<T>> slots() const;  // in order, with the erased values that may return
+  std::vector<Id<T>> slots() const;  // in order, including erased values that may return
 
-  // The value of that name, live or erased but able to return; or no id.
+  // The value with this name, live or erased but able to return, or no id.
   Id<T> named(const NameKey& name) const;
   bool name_taken(const NameKey& name) const { return static_cast<bool>(named(name)); }
-  // The erased value of that name that may return, or no id.
+  // The erased value with this name that may return, or no id.
   Id<T> find_erased(const NameKey& name) const;
-  // `base`, or the first of base_1, base_2, … that is free.
+  // Returns `base`, or the first of base_1, base_2, … that is not taken.
   Name fresh_name(const Name& base) const;
 
-  // One past the largest id ever given.
+  // One past the largest id ever assigned.
   std::uint32_t id_limit() const { return static_cast<std::uint32_t>(slots_.size()); }
 
  protected:
@@ -92,16 +92,16 @@ class REFX_API Table {
   struct Slot {
     Ptr value;
     Id<T> prev, next;
-    std::uint64_t label = 0;  // grows along the order
-    Name name;                // empty: it never had one
+    std::uint64_t label = 0;  // increases along the order
+    Name name;                // empty if it never had one
   };
   void reserve(std::size_t size);
-  // A new, empty slot before `where` (no id: at the end).
+  // Inserts an empty slot before `where`, or at the end if there is no id.
   Id<T> insert_slot(Id<T> where);
   void remove_slot(Id<T> id);
-  // Puts a value into a slot, or null to erase it. Returns the old one.
+  // Stores a value in a slot, or null to erase it. Returns the previous value.
   Ptr exchange(Id<T> id, Ptr value);
-  // A slot has one name for ever, which is its own or free for others.
+  // A slot never changes its name. While the name is released, another slot may take it.
   void reserve_name(const Name& name, Id<T> id);
   void release_name(const Name& name, Id<T> id);
 
@@ -111,8 +111,8 @@ class REFX_API Table {
   std::vector<Slot> slots_;
   Id<T> head_, tail_;
   std::size_t live_ = 0;
-  NameIndex names_;  // of the slots whose names are their own
-  // For a base name: base_1 … base_<n> are all taken. Keeps fresh_name() O(1).
+  NameIndex names_;  // of the slots whose names are not released
+  // Maps a base name to n if base_1 … base_<n> are all taken: fresh_name() takes constant time.
   struct Hash {
     using is_transparent = void;
     std::size_t operator()(const NameKey& name) const { return name.hash(); }

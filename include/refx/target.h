@@ -9,11 +9,12 @@
 
 namespace refx {
 
-// The parts of a target that names an operator of the dispatcher: "aten.view.dtype".
+// The parts of the name of a dispatcher operator: "aten.view.dtype".
 struct OperatorParts {
-  std::string space, name, overload;  // the default overload is "default"
+  std::string space, name, overload;  // "aten", "view", "dtype"; "default" if none is named
 };
-// None for any other target: "torch.matmul", "operator.mul", somebody's function.
+// Returns nothing for any other target: "torch.matmul", "operator.mul", a function of another
+// library.
 REFX_API std::optional<OperatorParts> operator_parts(std::string_view target);
 
 }  // namespace refx

@@ -24,17 +24,17 @@ namespace refx {
 // For any text that print() wrote, print(parse(text)) == text. docs/text.md has the grammar.
 // clang-format on
 REFX_API std::string print(const Model& model);
-// For people: without metadata, and without the insides of what refx does not interpret.
+// A shorter form for people: without metadata, and without the contents of uninterpreted arguments.
 REFX_API std::string print_brief(const Model& model);
 REFX_API std::string print(const Graph& graph, NodeId node);
 REFX_API std::string print(const TensorType& type);
 REFX_API std::string print(const Arg& arg, const Graph& graph);
-// An object. What JSON has no word for becomes the text that print() writes.
+// Returns a JSON object. Values that JSON cannot express become strings, as print() writes them.
 REFX_API std::string to_json(const Kwargs& arguments);
 REFX_API std::ostream& operator<<(std::ostream& out, const Model& model);
 
-// Tensors come out as zeros of the stated type; entries that share a storage share one again.
-// Throws Error with line and column.
+// All tensors are zeros of the stated types. Entries that share a storage in the text share one in
+// the model. Throws Error with line and column.
 REFX_API Model parse(std::string_view text);
 
 }  // namespace refx

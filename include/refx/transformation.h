@@ -9,18 +9,25 @@
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/export.h"
+#include "refx/reason.h"
 #include "refx/reverse.h"
 
 namespace refx {
 
-// A place that looks right, and why it is left alone.
+// A site that matches the pattern of a transformation but must not be rewritten, and why.
 struct Refusal {
   Site site;
-  std::string reason;
+  Reason reason;
+  // The nodes that the reason is about: those of the site, unless it names others.
+  const std::vector<NodeId>& nodes() const {
+    return reason.nodes.empty() ? site.nodes : reason.nodes;
+  }
 };
-struct Findings {
+struct REFX_API Findings {
   std::vector<Site> sites;
   std::vector<Refusal> refusals;
+  // Adds a site, or a refusal if there is a reason. Returns whether it is a site.
+  bool add(Site site, std::optional<Reason> reason);
 };
 
 enum class Reverse { no, yes };
@@ -37,20 +44,20 @@ struct Outcome {
 // the path of a module, tensor or node that it would rewrite, see Site::paths. The path of a module
 // stands for everything in it: "encoder.0" matches "encoder.0.query".
 struct REFX_API SiteFilter {
-  std::vector<std::string> only = {};  // empty: all
-  std::vector<std::string> except = {};
-  bool empty() const { return only.empty() && except.empty(); }
-  bool accepts(const Site& site) const;
+  std::vector<std::string> site = {};     // patterns of the sites to rewrite; empty: all
+  std::vector<std::string> exclude = {};  // patterns of the sites to leave alone
+  bool empty() const { return site.empty() && exclude.empty(); }
+  bool accepts(const Site& candidate) const;
 };
 
-// A pattern of a filter that matches nothing: one of `only` no site, neither one that is there nor
-// one that is refused or was rewritten; one of `except` nothing in the model.
+// A pattern of a filter that matches nothing. One in `site` must match a site: one that was found,
+// was refused or has been rewritten. One in `exclude` must match anything in the model.
 class REFX_API UnmatchedPattern : public Error {
  public:
-  enum class Of { only, except };
+  enum class Of { site, exclude };
   UnmatchedPattern(Of of, const std::string& pattern, const std::string& nearest);
   Of of() const { return of_; }
-  // "'quary' matches no site; did you mean 'query'?"; the hint stands where no name is near.
+  // "'quary' matches no site; did you mean 'query'?"; ends with the hint if no name is similar.
   std::string problem(const std::string& hint) const;
 
  private:
@@ -67,20 +74,22 @@ class REFX_API Transformation {
   virtual std::string name() const = 0;  // "merge-linears"
   virtual std::string summary() const { return ""; }
   virtual Kwargs parameters() const { return {}; }
-  virtual bool preserves_computation() const { return false; }
+  // Whether the rewritten model computes the same up to rounding. Each step records it; verify()
+  // holds exact steps to rounding and approximate ones to a budget.
+  virtual Numerics numerics() const { return Numerics::approximate; }
+  bool preserves_computation() const { return numerics() == Numerics::preserved; }
   // Whether `all` applies it. Others are applied by name, and tried by tune().
   virtual bool in_all() const { return preserves_computation(); }
   virtual bool reversible() const { return false; }
 
-  // All legality is decided here. Sites may overlap; the second of two is found again afterwards.
-  // They need no names: find_sites() gives them.
+  // Decides where the transformation is legal. Sites may overlap; the second of two is found again
+  // afterwards. They need no names: find_sites() gives them.
   virtual Findings find(const Model& model) const = 0;
-  virtual void apply(Editor& editor, const Site& site) const = 0;
-  // For one whose apply() reads all weights anyway: the same, without what can be told only of
-  // their values. There apply() throws Refused, for the reason that find() has.
-  virtual Findings find_to_apply(const Model& model) const { return find(model); }
-  // Whether applying sites never makes another one: then one look is enough.
-  virtual bool settles() const { return false; }
+  // Rewrites one site that find() returned. Returns nullopt when it is done; a reason if only the
+  // attempt shows that it is not possible: then the edits are rolled back, and nothing is changed.
+  virtual std::optional<Reason> apply(Editor& editor, const Site& site) const = 0;
+  // Whether applying the sites of one search never creates another site.
+  virtual bool reaches_fixpoint_in_one_pass() const { return false; }
 
   // Applies every site until none is left; or reverses every step of this transformation.
   virtual Outcome operator()(Model& model, Reverse direction = Reverse::no) const;

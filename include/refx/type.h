@@ -46,6 +46,11 @@ using TypePtr = std::shared_ptr<const TensorType>;  // null: nothing is known
 REFX_API TypePtr type_of(const at::TensorBase& tensor);
 // Strides of a contiguous tensor of these sizes, as expressions where sizes are.
 REFX_API std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes);
+// Its strides, also where the type leaves them empty.
+REFX_API std::vector<Dim> strides_of(const TensorType& type);
+// Whether the sizes are the same. Symbols are the same whatever example they were traced with.
+REFX_API bool same_size(const Dim& a, const Dim& b);
+REFX_API bool same_sizes(const TensorType& a, const TensorType& b);
 // The same type with another last dimension, contiguous.
 REFX_API TypePtr with_last_dim(const TypePtr& type, std::int64_t size);
 

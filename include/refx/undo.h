@@ -12,38 +12,38 @@
 
 namespace refx {
 
-// Taking steps back. It knows no transformations: what applies a step again where it built on one
-// that is gone is handed in. reverse() hands in the registry, see refx/reverse.h.
+// Undo of steps. This level does not know the transformations: the caller passes a function that
+// applies a dependent step again. reverse() of refx/reverse.h passes one that uses the registry.
 
-// What happens to live steps that build on a reversed one.
+// What happens to live steps that depend on a reversed one.
 enum class Dependents {
-  reapply,  // as if the reversed step had never been applied: they are applied again where they
-            // match
-  refuse,   // Error that names them; nothing is changed
-  cascade,  // they are reversed too
+  reapply,  // they are applied again where they still match, as if the reversed step had never
+            // been applied
+  refuse,   // an Error names them, and nothing changes
+  cascade,  // they are reversed as well
 };
 
 struct ReverseOptions {
   Dependents dependents = Dependents::reapply;
-  bool discard_changes = false;  // drop what was trained since into tensors that a step made
-  bool redoable = true;          // off: the model keeps nothing of what is reversed
+  bool discard_changes = false;  // drops changes since then to tensors that a step made
+  bool redoable = true;          // false: the model does not keep the reversed steps for redo()
 };
 
 struct Reversal {
-  std::vector<StepId> reversed;  // newest first: what was asked for, and what was cascaded
+  std::vector<StepId> reversed;  // newest first: the requested and the cascaded steps
   struct Replaced {
     StepId id;                           // a dependent step …
     std::string label;                   // … "transformation  site"
-    std::vector<StepId> reapplied = {};  // … and what stands in its place; empty: dropped
-    bool known = true;  // false: dropped since its transformation is not registered here
+    std::vector<StepId> reapplied = {};  // … and the steps that replace it; empty if it was dropped
+    bool known = true;  // false: dropped because its transformation is not registered
   };
   std::vector<Replaced> replaced;
 };
 
-// What reversing some steps takes along.
+// The steps to be reversed, and the ones that depend on them.
 struct REFX_API ReversalPlan {
-  std::vector<StepId> asked;  // in order, each once
-  // Other steps -> the steps they build on, but for those that are behind another of them.
+  std::vector<StepId> asked;  // the requested steps in order, without duplicates
+  // Each dependent step, with the steps that it directly depends on.
   std::map<StepId, std::vector<StepId>> dependents;
 
   bool is_asked(StepId id) const;
@@ -51,20 +51,21 @@ struct REFX_API ReversalPlan {
 // Throws Error if a step is not live.
 REFX_API ReversalPlan plan_reversal(Model& model, const std::vector<StepId>& steps);
 
-// Applies what a step did again, at the sites that are accepted, and tells of every new step.
+// Applies the transformation of a step again, at the sites that `accept` accepts, and calls
+// `on_step` for every new step.
 using AcceptSite = std::function<bool(const Site&)>;
 using OnStep = std::function<void(const Site&, StepId)>;
 using Reapply = std::function<void(Model& model, const Step& like, const AcceptSite& accept,
                                    const OnStep& on_step)>;
 
-// Takes the steps of the plan back, bit for bit. On any failure nothing is changed.
+// Reverses the steps of the plan, bit for bit. If anything fails, nothing changes.
 REFX_API Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& options,
                        const Reapply& reapply = {});
 
-// Brings the last reversed step back exactly as it was; false if there is none.
+// Restores the last reversed step exactly as it was. Returns false if there is none.
 REFX_API bool redo(Model& model);
 
-// Drops the history and the originals it keeps. The model stays as it is.
+// Drops the history and the originals that it keeps. The model does not change.
 REFX_API void forget(Model& model);
 
 }  // namespace refx

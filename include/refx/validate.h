@@ -9,18 +9,17 @@
 
 namespace refx {
 
-// What is wrong with the model; empty if nothing. Looks at SSA order, users, names, bindings of
-// placeholders, get_attrs and modules, and types against tensors.
+// Returns what is wrong with the model, or an empty list. Checks SSA order, users, names, the
+// bindings of placeholders, get_attr nodes and modules, and that types agree with tensors.
 REFX_API std::vector<std::string> problems(const Model& model);
 // The same for one node.
 REFX_API std::vector<std::string> problems(const Model& model, NodeId node);
-// The same for what a journal touched.
+// The same for the objects that these edits changed.
 REFX_API std::vector<std::string> problems(const Model& model, const std::vector<Edit>& edits);
 // Throws Error with the first problems.
 REFX_API void validate(const Model& model);
 
-// Whether the edits do no more than erase nodes that compute a value and do nothing else: what
-// nobody reads, and nobody misses.
+// Returns true if all that the edits do is erase unused nodes without side effects.
 REFX_API bool only_erase_values(const Model& model, const std::vector<Edit>& edits);
 
 }  // namespace refx

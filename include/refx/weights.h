@@ -13,9 +13,10 @@
 
 namespace refx {
 
-// Both give the model other tensors and keep its steps: these are applied again, in order, at the
-// same sites. Merged and folded weights are computed from the new tensors, and undo restores the
-// new tensors exactly. They throw Error, and change nothing, if a step does not apply as it did.
+// Both functions replace the tensors of a model and keep its steps, which are applied again in
+// order at the same sites. Merged and folded weights are computed from the new tensors, and undo
+// restores the new tensors exactly. They throw Error, and change nothing, if a step does not apply
+// as before.
 
 // Replaces all parameters and persistent buffers of the model's original, by their names there.
 // Values are copied; the device, the memory layout and tied weights stay as they are. Throws Error

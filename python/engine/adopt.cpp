@@ -29,6 +29,8 @@ class Adoption {
       const at::Tensor& now = THPVariable_Unpack(found.tensor);
       const StateEntry& entry = model_.state()[id];
       const Impl then = entry.tensor.unsafeGetTensorImpl();
+      // While a transformation's own code runs, a different tensor is part of its rewrite, and says
+      // nothing about the tensors in the history. The same tensor with new contents does.
       const bool same = entry.tensor.is_same(now);
       const bool known = (same || by_others_) && id.value < snapshots_.size();
       const bool moved = known && note_change(id, then, now);
@@ -44,7 +46,7 @@ class Adoption {
       quiet.set_state(id, std::move(current));
     }
     for (const FoundModule& found : survey_.modules) {
-      if (!by_others_) break;
+      if (!by_others_) break;  // then a changed training mode is part of the author's step
       const ModuleId id = model_.modules().find(found.path);
       const bool training = attr(found.module, Fx::get().training).ptr() == Py_True;
       if (!id || model_.modules()[id].training == training) continue;
@@ -63,23 +65,27 @@ class Adoption {
   };
   using Impl = const c10::TensorImpl*;
 
-  // Another tensor in its place: a new value of the weight, or a rewrite?
+  // Whether a different tensor under the same name is a new value of the weight (an optimizer or
+  // load_state_dict with assign=True wrote it), and not a rewrite. A rewrite by others that keeps
+  // the shape cannot be told from that.
   bool is_same_weight(const at::TensorBase& then, const at::Tensor& now) const {
     return by_others_ && then.sizes() == now.sizes();
   }
 
-  // torch.fx registers whatever tensor a graph reads as a persistent buffer when it copies.
+  // Whether the kind differs only because torch.fx copied the GraphModule: it registers every
+  // tensor that the graph reads as a persistent buffer. Parameters keep their kind.
   bool is_registered_anew(const StateEntry& then, const FoundState& now) const {
     if (!by_others_ || then.kind == StateKind::parameter || now.kind == StateKind::parameter)
       return false;
     return then.kind != now.kind || then.persistent != now.persistent;
   }
 
-  // Says whether the tensor is in another memory now, which it may share with others.
+  // Notes what happened to a tensor since the last read. Returns true if its memory is a different
+  // one now, which it may share with other tensors.
   bool note_change(StateId id, Impl then, const at::Tensor& now) {
     const TensorSnapshot& last = snapshots_[id.value];
     const TensorSnapshot current = TensorSnapshot::of(now, last.sample.has_value());
-    if (last.dtype == c10::ScalarType::Undefined) return false;
+    if (last.dtype == c10::ScalarType::Undefined) return false;  // never read before
     if (last.dtype != current.dtype || last.device != current.device) {
       Conversion conversion{std::nullopt, current.device};
       if (last.dtype != current.dtype) conversion.dtype = current.dtype;
@@ -92,7 +98,10 @@ class Adoption {
     return last.data != current.data;
   }
 
-  // What was done to the GraphModule as a whole is done to what its history keeps.
+  // Applies to the history what was done to the GraphModule as a whole: conversions of dtype and
+  // device, and the training mode. Otherwise undo would mix tensors of two dtypes or devices.
+  // Newest step first: what a step replaced may have been made by an earlier one, and is converted
+  // in that step, too, through `converted_` and `replaced_`.
   void adopt_in_history(Editor& quiet, std::optional<bool> training) {
     const std::vector<StepId> ids = model_.history().ids();
     for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
@@ -100,6 +109,8 @@ class Adoption {
       std::unordered_map<StateId, TensorStamp*> stamps;
       for (TensorStamp& stamp : step.stamps) stamps.emplace(stamp.state, &stamp);
       std::optional<Conversion> conversion;
+      // The new tensors first: they show how the step's tensors were converted, and the originals,
+      // which the GraphModule no longer has, are converted in the same way.
       for (Edit& edit : step.edits)
         if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->after)
           adopt_after(*change, stamps[change->id], conversion);
@@ -122,12 +133,14 @@ class Adoption {
     auto found = converted_.find(impl);
     if (found == converted_.end()) return;
     if (!conversion) conversion = found->second;
+    // A step may write integer tensors, which no conversion changes: another tensor may tell more.
     if (!conversion->dtype) conversion->dtype = found->second.dtype;
     auto replaced = replaced_.find(impl);
     if (replaced == replaced_.end()) return;
     const bool same = stamp && !is_changed(*stamp, change.after->tensor);
     const bool filled = change.after->tensor.is_meta() && !replaced->second.is_meta();
     set_tensor(change.after, replaced->second);
+    // The conversion itself is not a change by training: undo may still restore the original.
     if (same) *stamp = stamp_of(stamp->state, replaced->second);
     if (stamp && filled) stamp->changed = true;  // a model was loaded into the plan of it
   }
@@ -138,6 +151,7 @@ class Adoption {
     if (old.is_meta() && !conversion.device.is_meta()) return;  // there is nothing to convert
     converted_.emplace(impl, conversion);
     if (!replaced_.count(impl)) {
+      // As Module.to(dtype) does: integer tensors keep their dtype.
       const bool converts = conversion.dtype && at::isFloatingType(old.scalar_type());
       const auto dtype = converts ? *conversion.dtype : old.scalar_type();
       if (dtype == old.scalar_type() && conversion.device == old.device()) return;

@@ -9,9 +9,9 @@
 
 namespace refx::fx {
 
-// Takes over into the model, and into what its history keeps, what is no rewrite: training, .to()
-// and .train(). `toggled` is the training mode of the GraphModule as a whole, if that changed.
-// Looks up the ids of the tensors that were found.
+// Applies to the model and its history what is not a rewrite: the effects of training, .to() and
+// .train(). `toggled` is the new training mode of the GraphModule, if it changed. Sets the ids of
+// the tensors in the survey.
 void adopt_tensors(Model& model, const std::vector<TensorSnapshot>& snapshots, Survey& survey,
                    std::optional<bool> toggled, bool by_others);
 

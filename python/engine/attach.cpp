@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Finds the nodes of a copy of a GraphModule again, as those of its mirror.
+// Finds the nodes of a copied or unpickled GraphModule that correspond to the nodes of its mirror.
 
 #include <algorithm>
 #include <string_view>
@@ -16,7 +16,7 @@ namespace refx::fx {
 
 namespace {
 
-// Whether the node of the model does what that one does.
+// Whether the two nodes have the same opcode and target.
 bool is_like(const Model& model, Tables& tables, NodeId id, const FxNode& fx_node) {
   const Node& node = model.graph()[id];
   Node other{.op = fx_node.op};
@@ -28,8 +28,9 @@ bool is_like(const Model& model, Tables& tables, NodeId id, const FxNode& fx_nod
 
 }  // namespace
 
-// torch.fx gives some nodes other names when it unpickles a graph, and others may have put nodes
-// in.
+// Neither names nor positions alone identify nodes: torch.fx renames some nodes when it unpickles a
+// graph, and somebody may have inserted nodes since. Both are tried, the more promising one first.
+// A wrong match is harmless: the next read compares the nodes and records the difference.
 void Mirror::attach(Tables& tables, py::handle graph_module,
                     const std::vector<std::string>& names) {
   const std::vector<FxNode> fx_nodes = nodes_of(graph_module);
@@ -40,7 +41,9 @@ void Mirror::attach(Tables& tables, py::handle graph_module,
   for (std::size_t i = 0; i < ids.size() && i < names.size(); ++i)
     by_name.emplace(names[i], ids[i]);
 
-  std::vector<NodeId> named(size), placed(size);  // by their names; from both ends of the graph
+  // Candidates by name, and by position: counted from both ends of the graph, so that an insertion
+  // in the middle leaves the nodes before and after it in place.
+  std::vector<NodeId> named(size), placed(size);
   for (std::size_t i = 0; i < size; ++i) {
     auto it = by_name.find(to_string(attr(fx_nodes[i].node, Fx::get().name)));
     if (it != by_name.end() && is_like(model_, tables, it->second, fx_nodes[i]))
@@ -55,6 +58,7 @@ void Mirror::attach(Tables& tables, py::handle graph_module,
        ++back)
     placed[size - 1 - back] = ids[ids.size() - 1 - back];
 
+  // With equally many nodes nothing was inserted, and positions are more reliable than names.
   const auto found = size - std::count(named.begin(), named.end(), NodeId{});
   const bool by_names = ids.size() != size && found >= front + back;
   IdSet<Node> taken;

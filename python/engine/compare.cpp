@@ -37,7 +37,7 @@ std::string names_of(const std::vector<Edit>& edits) {
   return text;
 }
 
-// Marks have no order.
+// Marks are a set in Python, so their order means nothing.
 bool have_same(const std::vector<Name>& sorted, std::vector<Name> marks) {
   std::sort(marks.begin(), marks.end());
   return sorted == marks;
@@ -65,6 +65,8 @@ class Comparison {
   StepId run(const Mirror::Author& author) {
     Editor editor(model_);
     Renumbered renumbered;
+    // Tensors and modules first: nodes refer to them. Missing nodes are erased last, because nodes
+    // that stay may have used them until they were compared.
     try {
       compare_states(editor);
       compare_modules(editor);
@@ -73,6 +75,7 @@ class Comparison {
       if (const auto found = problems(model_, editor.edits()); !found.empty())
         throw Error("the GraphModule is broken: " + found.front());
     } catch (...) {
+      // The editor rolls the model back by itself. The tables are not part of the model.
       for (const auto& [fx_node, before] : renumbered)
         if (before)
           tables_.set_id(fx_node->node, before);
@@ -86,14 +89,16 @@ class Comparison {
     }
     for (const auto& [fx_node, id] : reread_)
       values_.remember(id, *fx_node, attr(fx_node->node, Fx::get().meta));
-    const StepId step =
-        editor.commit({author.transformation, author.signature, names_of(editor.edits()), {}});
+    const StepId step = editor.commit({.transformation = author.transformation,
+                                       .signature = author.signature,
+                                       .site = names_of(editor.edits()),
+                                       .numerics = author.numerics});
     adopt_learnt();
     return step;
   }
 
  private:
-  // Nodes that got an id, and those that they had before; no id if none.
+  // Nodes that got a new id, each with its former id, or none.
   using Renumbered = std::vector<std::pair<const FxNode*, NodeId>>;
 
   void compare_states(Editor& editor) {
@@ -132,7 +137,8 @@ class Comparison {
     }
   }
 
-  // Whether it did not come, but was there and lost what it held, to a step or just now.
+  // Whether the module is not new, but an empty container that lost its contents, to a step or just
+  // now. Such a module is not a leaf of the model.
   bool is_emptied(const FoundModule& found) {
     if (survey_.called.find(found.path)) return false;
     if (!holders_) {
@@ -145,15 +151,17 @@ class Comparison {
   void compare_nodes(Editor& editor, Renumbered& renumbered) {
     const Graph& graph = model_.graph();
     NodeId previous;
-    std::unordered_set<PyObject*> disturbed;  // they use a node that is another one now
+    // Users of nodes that got a new id. torch.fx did not touch their arguments, so they look
+    // unchanged, but in the model they must refer to the new id.
+    std::unordered_set<PyObject*> disturbed;
     for (const FxNode& fx_node : survey_.nodes) {
       const py::object meta = attr(fx_node.node, Fx::get().meta);
-      // Mostly it is the next one.
+      // Usually the node follows the previous one, as in the model: then no lookup is needed.
       const NodeId next = previous ? graph.next(previous) : graph.first();
       const bool is_next = next && tables_.node(next).is(fx_node.node);
       const NodeId former = is_next ? next : tables_.id_of(fx_node.node);
       NodeId id = former;
-      // A node that was moved has lost its place: it is another one to the core.
+      // A node that was moved backwards gets a new id: ids do not change their order in the model.
       const bool known =
           is_next || (id && graph.contains(id) && (!previous || graph.precedes(previous, id)));
       if (known && !disturbed.count(fx_node.node.ptr()) &&
@@ -166,6 +174,8 @@ class Comparison {
       if (known) {
         visited_.insert(id);
         const Node& old = graph[id];
+        // Not rewrites, and kept out of the comparison: the name, which torch.fx may change, and
+        // what became known about the value since.
         node.name = old.name;
         TypePtr type = std::exchange(node.type, old.type);
         MetaPtr place = std::exchange(node.meta, old.meta);
@@ -196,7 +206,7 @@ class Comparison {
     std::vector<NodeId> nodes;
     for (NodeId id : model_.graph())
       if (!visited_.contains(id)) nodes.push_back(id);
-    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+    for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {  // users before what they use
       editor.erase_node(*it);
       gone_.push_back(*it);
     }
@@ -210,7 +220,8 @@ class Comparison {
     for (ModuleId id : modules) editor.erase_module(id);
   }
 
-  // What became known of a value is no rewrite either.
+  // Types, metadata and marks that became known are adopted without a step: nobody would want to
+  // reverse that. After the commit, so that they are not part of the author's step.
   void adopt_learnt() {
     if (learnt_.empty()) return;
     Editor quiet(model_);

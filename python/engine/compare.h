@@ -6,11 +6,11 @@
 
 namespace refx::fx {
 
-// Compares what is there with the model, and writes what differs as one step of its author: the
-// nodes, modules and tensors that came, went or changed. No step if nothing did.
+// Compares the GraphModule with the model, and records the nodes, modules and tensors that were
+// added, removed or changed as one step of the author. Returns no step if there is no difference.
 StepId compare(Model& model, Tables& tables, const Survey& survey, const Mirror::Author& author);
 
-// Whether the graph has the nodes of the model, as they were last read or written.
+// Whether the graph has exactly the nodes that were last read or written.
 bool has_same_nodes(const Model& model, const Tables& tables, py::handle graph);
 
 }  // namespace refx::fx

@@ -19,7 +19,9 @@ namespace refx::fx {
 
 namespace {
 
-// Marks a named tuple among the dictionaries: its class, then its fields.
+// The first key of a dict that stands for a named tuple: its value is the class, and the fields
+// follow. A named tuple without nodes inside is kept as an object. One with nodes has to be taken
+// apart, because a rewrite may replace these nodes.
 constexpr const char* kNamedTuple = "refx named tuple";
 
 Args to_items(Tables& tables, py::handle sequence, int depth) {
@@ -40,7 +42,7 @@ bool holds_node(const Arg& arg) {
 
 Raw to_raw(Tables& tables, py::handle value) { return Raw{std::to_string(tables.place_of(value))}; }
 
-// `depth` is that of what is inside.
+// `depth` is the nesting depth of the items.
 Arg to_container(Tables& tables, py::handle value, int depth) {
   PyObject* object = value.ptr();
   if (PyTuple_Check(object)) {
@@ -141,9 +143,11 @@ Arg to_arg(Tables& tables, py::handle value, int depth) {
     return id;
   }
   if (object == Py_None) return None{};
+  // Exact types only: a derived class (an enum, torch.Size) may behave differently, and from_arg()
+  // would not restore it. bool is derived from int.
   if (type == &PyBool_Type) return object == Py_True;
   if (type == &PyLong_Type) {
-    int overflow = 0;
+    int overflow = 0;  // larger integers are kept as objects
     const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
     return overflow ? Arg(to_raw(tables, value)) : Arg(static_cast<std::int64_t>(number));
   }
@@ -193,6 +197,7 @@ PyObject* opcode_text(Opcode op) {
 
 }  // namespace
 
+// The opcodes of torch.fx are interned strings, so that comparing addresses usually suffices.
 Opcode to_opcode(py::handle op) {
   for (Opcode candidate : kOpcodes)
     if (opcode_text(candidate) == op.ptr()) return candidate;

@@ -23,7 +23,7 @@ void set_target(Tables& tables, py::handle target, Node& node);
 // The torch.fx opcode and target.
 std::pair<py::object, py::object> from_target(Tables& tables, const Node& node);
 
-// A get_attr of something that is no tensor: a call of a function that nobody knows.
+// A get_attr node that reads something else than a tensor is a call of an unknown function to refx.
 inline constexpr std::string_view kOpaqueAttr = "get_attr ";
 
 }  // namespace refx::fx

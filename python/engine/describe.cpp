@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// torch.nn modules as leaf modules of the core: type, hyper-parameters, and why one is more than
-// its type says.
+// Describes torch.nn modules as leaf modules of the library: type, hyper-parameters, and why a
+// module is "custom", that is, may compute something else than its type says. Transformations
+// refuse custom modules and report the reason.
 
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -19,9 +20,10 @@ namespace {
 struct Class {
   std::string type;
   std::string custom;
-  std::vector<PyObject*> constants;  // attributes that are hyper-parameters
-  bool rewritten = false;  // transformations look for it: a derived class is worth a reason
-  std::vector<std::string> tensors;  // that such a layer has
+  std::vector<PyObject*> constants;  // names of the attributes that are hyper-parameters
+  bool rewritten =
+      false;  // some transformation rewrites this type, so that reasons are of interest
+  std::vector<std::string> tensors;  // names of the tensors that the type defines
 };
 
 std::string text(py::handle value) { return py::str(value).cast<std::string>(); }
@@ -48,6 +50,8 @@ Class read_class(py::handle type) {
       }
     return info;
   }
+  // A derived class has the type of the layer that it derives from, so that transformations find it
+  // and can say why they refuse it.
   info.type = text(type.attr("__module__")) + "." + text(type.attr("__qualname__"));
   info.custom = "is a " + text(type.attr("__name__"));
   for (py::handle base : type.attr("__mro__"))
@@ -59,7 +63,8 @@ Class read_class(py::handle type) {
   return info;
 }
 
-// Classes of torch.nn live as long as the process; others may come and go.
+// Cached for classes of torch.nn only. They live as long as the process; a class of the user may be
+// freed, and another one may get its address.
 std::unordered_map<PyObject*, std::shared_ptr<const Class>>& known_classes() {
   static auto* known = new std::unordered_map<PyObject*, std::shared_ptr<const Class>>;
   return *known;
@@ -73,7 +78,8 @@ std::shared_ptr<const Class> class_of(py::handle type) {
   return info;
 }
 
-// Whether the same object is always the same value.
+// Whether the value is immutable, so that the same object always means the same value. Exact types
+// only: a derived class may be mutable.
 bool is_fixed(PyObject* value) {
   if (PyTuple_CheckExact(value)) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
@@ -101,7 +107,8 @@ PyObject* member(const py::dict& attributes, PyObject* name) {
   return PyDict_GetItemWithError(attributes.ptr(), name);
 }
 
-// A table of names; null where a module keeps them in its own way, as TorchScript's do.
+// The dict of a module's parameters, buffers or children. Null where the class stores them in its
+// own way, as modules of TorchScript do.
 PyObject* table(const py::dict& attributes, PyObject* name) {
   PyObject* found = member(attributes, name);
   return found && PyDict_Check(found) ? found : nullptr;
@@ -113,6 +120,7 @@ Py_ssize_t size_of(PyObject* table) {
 
 bool has_tensor_hooks(PyObject* tensor) {
   const auto* variable = reinterpret_cast<THPVariable*>(tensor);
+  // These tables are null, None or a dict.
   auto any = [](PyObject* hooks) {
     return hooks && hooks != Py_None && PyObject_IsTrue(hooks) == 1;
   };
@@ -131,11 +139,13 @@ std::string why_tensor_is_custom(PyObject* name, PyObject* tensor) {
 std::string why_custom(const py::dict& attributes, const Class& info) {
   for (PyObject* name : hook_names())
     if (PyObject* hooks = member(attributes, name); hooks && size_of(hooks) > 0) return "has hooks";
+  // Set on the object: the class is not what runs.
   static PyObject* forward = PyUnicode_InternFromString("forward");
   if (member(attributes, forward)) return "has a forward of its own";
   const Fx& fx = Fx::get();
   if (PyObject* children = table(attributes, fx.modules); children && PyDict_GET_SIZE(children) > 0)
     return "has modules inside it";
+  // For other types it does not matter: no transformation reads or replaces their tensors.
   if (!info.rewritten) return "";
   for (PyObject* tensors : {table(attributes, fx.parameters), table(attributes, fx.buffers)}) {
     if (!tensors) continue;
@@ -171,7 +181,7 @@ Module describe(Tables& tables, const Name& path, py::handle object) {
 }
 
 bool has_fixed_parameters(py::handle object) {
-  // A class that is not known was never described.
+  // Hyper-parameters are only read of cached classes, see read_class().
   const auto found = known_classes().find(reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())));
   if (found == known_classes().end()) return true;
   const py::dict attributes = attributes_of(object);
@@ -183,6 +193,7 @@ bool has_fixed_parameters(py::handle object) {
 bool Mirror::matches_module(Tables& tables, ModuleId id, py::handle object) const {
   const Name& path = model_.modules()[id].name;
   Module module = describe(tables, path, object);
+  // A displaced module may have got hooks since. It is still the module that the model had there.
   module.custom = model_.modules()[id].custom;
   if (!(module == model_.modules()[id])) return false;
   const Fx& fx = Fx::get();

@@ -21,7 +21,7 @@ std::vector<Name> marks_of(py::handle node) {
 
 namespace {
 
-// The marks as a tuple of Python: mostly those of the node before.
+// The marks as a Python tuple. The last one is cached: usually the next node has the same marks.
 py::object tuple_of(const std::vector<Name>& marks) {
   static auto* last = new std::pair<std::vector<Name>, py::object>;
   if (!last->second || last->first != marks) {
@@ -32,8 +32,8 @@ py::object tuple_of(const std::vector<Name>& marks) {
   return last->second;
 }
 
-// As modules and tensors are stamped that a transformation made: torch.fx copies it to nodes of
-// graphs that have no history.
+// Writes the marks into the metadata of a node, too. torch.fx copies metadata to nodes of other
+// graphs, which have no history.
 void set_stamp(const py::object& meta, const std::vector<Name>& marks) {
   static PyObject* const name = intern("refx");
   PyObject* now = find(meta, name);
@@ -54,7 +54,7 @@ void set_marks(py::handle node, std::vector<Name> marks) {
   const py::object attributes = attributes_of(node);
   PyObject* found = find(attributes, Fx::get().marks);
   if (found ? marks_of(node) == marks : marks.empty()) return;
-  // Another one: copies of the node may have the one that is there.
+  // A new set: copies of the node may share the present one.
   const py::object all = owned(PySet_New(tuple_of(marks).ptr()));
   if (found && PySet_Check(found))
     for (py::handle mark : py::reinterpret_borrow<py::set>(found))

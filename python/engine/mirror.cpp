@@ -9,6 +9,7 @@
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/id_set.h"
+#include "refx/old_names.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
 #include "refx/validate.h"
@@ -58,8 +59,10 @@ std::string label(const Step& step) {
   return fmt::format("{} at {}", step.transformation, step.site);
 }
 
-// Others may have removed what nobody reads (eliminate_dead_code): that comes back with the step
-// that wrote it.
+// Extends the plan to changes by others that only erased unused values, as eliminate_dead_code
+// does. They cannot be reversed by themselves, but a step that wrote such a value cannot be
+// reversed without them. Repeated until nothing is added: the new steps may have dependents of the
+// same kind.
 ReversalPlan plan_with_dead_code(Model& model, std::vector<StepId> steps) {
   for (;;) {
     ReversalPlan plan = plan_reversal(model, steps);
@@ -101,7 +104,9 @@ std::shared_ptr<const Node> remarked(const Node& node, const std::string& from,
   return changed;
 }
 
-// The steps' marks become those of a class that is derived from the library's.
+// Replaces the marks that the steps wrote by those of a Python class that derives from the
+// library's transformation: `transformed` and `reverse` of that class look for its own signature.
+// Edits the recorded steps, too, so that undo and redo agree with the nodes.
 void remark(Model& model, const std::vector<StepId>& steps, const std::string& from,
             const std::string& to) {
   Editor quiet(model);
@@ -142,6 +147,7 @@ Mirror::Applied Mirror::apply(const Transformation& transformation, const std::s
     if (mark != transformation.signature())
       remark(model_, applied.steps, transformation.signature(), mark);
   } catch (...) {
+    // The library's apply is atomic, but remarking comes after it.
     refx::reverse(model_, added(), {Dependents::cascade, true, false});
     throw;
   }
@@ -187,7 +193,7 @@ std::vector<StepId> Mirror::select(std::string_view what) const {
 std::vector<StepId> Mirror::steps_of(std::string_view signature) const {
   std::vector<StepId> steps;
   for (const Step& step : model_.history())
-    if (step.signature == signature) steps.push_back(step.id);
+    if (same_transformation(step.signature, signature)) steps.push_back(step.id);
   return steps;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The engine under refx.fx: makes a model of a torch.fx.GraphModule, so that the library can
-// rewrite it, and brings the GraphModule to where the model then is.
+// The engine of refx.fx. It builds a model of a torch.fx.GraphModule, lets the library rewrite the
+// model, and updates the GraphModule accordingly.
 //
-//   read    GraphModule -> mirror: what differs from last time becomes a step, or is adopted
+//   read    GraphModule -> mirror: a difference from the last time becomes a step, or is adopted
 //   apply, reverse          the library changes the mirror; the GraphModule does not know yet
 //   write   mirror -> GraphModule: the objects that changed, and no others
 //   save, load              the mirror as bytes, for pickle and copies
@@ -28,52 +28,55 @@ namespace refx::fx {
 
 class Survey;
 
-// The objects that a change of the model changed, each once: what is to be written.
+// The objects that a change of the model concerns, each once. They have to be written.
 struct ChangedObjects {
   std::vector<NodeId> nodes;  // in graph order
   std::vector<std::pair<StateId, std::string>> states;
   std::vector<std::pair<ModuleId, std::string>> modules;
 };
 
-// The model that a torch.fx.GraphModule is to the core, with the history of its rewrites. It shares
-// the GraphModule's tensors and holds no other Python objects.
+// The model of a torch.fx.GraphModule, with the history of its rewrites. It shares the tensors of
+// the GraphModule and holds no other Python objects.
 class Mirror {
  public:
-  // Whom a difference between the GraphModule and the mirror is ascribed to.
+  // The transformation that a difference between the GraphModule and the mirror is attributed to.
   struct Author {
     std::string transformation, signature;
+    Numerics numerics = Numerics::preserved;
   };
-  // The steps of somebody who is not refx: never reversed.
+  // The transformation of steps that refx did not make. They are never reversed.
   static constexpr const char* kOthers = "changes by others";
 
   const Model& model() const { return model_; }
 
   // Reads the GraphModule. The first time, that is the model; later, what differs becomes a step.
   StepId read(Tables& tables, py::handle graph_module, const Author& author);
-  // What is there is now what the mirror has: the next time, only what has changed since is read.
-  void see(Tables& tables, py::handle graph_module) const;
-  // Makes the fx nodes of a copy known, by position or by name; read() then compares them.
+  // Records that the GraphModule and the mirror agree: the next read looks for later changes only.
+  void mark_synced(Tables& tables, py::handle graph_module) const;
+  // Associates the fx nodes of a copy with ids, by position or by name; read() then compares them.
   void attach(Tables& tables, py::handle graph_module, const std::vector<std::string>& names);
 
-  // Each throws Error and changes nothing, or says what it changed. Without the GIL.
+  // Each of these throws Error and changes nothing, or returns what it changed. Called without the
+  // GIL.
   struct Applied {
     std::vector<StepId> steps;
     ChangedObjects changed;
   };
-  // The mark is for a transformation whose class in Python is derived from the library's.
+  // `mark` is the signature of the Python class, which may derive from the library's
+  // transformation.
   Applied apply(const Transformation& transformation, const std::string& mark);
   // `replaced` receives the dependent steps.
   ChangedObjects reverse(const std::vector<StepId>& steps, ReverseOptions options,
                          std::vector<Reversal::Replaced>& replaced);
   Findings find(const Transformation& transformation) const;
 
-  // The steps that are meant: by id, transformation or site. Of others than refx only if none else
-  // is.
+  // The steps that `what` selects: an id, a transformation or a site. Changes by others are
+  // selected only if nothing else is.
   std::vector<StepId> select(std::string_view what) const;
   std::vector<StepId> steps_of(std::string_view signature) const;
-  // Whether refx took any.
+  // Whether there are steps that refx made.
   bool has_steps() const;
-  // What live steps write.
+  // The objects that the steps in the history changed.
   ChangedObjects changed_by_steps() const;
   // All tensors of the model, and those that its steps replaced.
   std::vector<at::Tensor> tensors() const;
@@ -83,7 +86,7 @@ class Mirror {
   // Whether a module object is what the model has there, tensors and all.
   bool matches_module(Tables& tables, ModuleId id, py::handle module) const;
 
-  // All of it as bytes, and the tensors it refers to.
+  // The mirror as bytes, and the tensors that the bytes refer to.
   std::string save(std::vector<at::Tensor>& tensors) const;
   static Mirror load(std::string_view bytes, const std::vector<at::Tensor>& tensors);
 
@@ -92,7 +95,7 @@ class Mirror {
   void take_snapshots();
   void take_snapshots(const ChangedObjects& changed);
   bool has_other_contents(StateId id, const StateEntry& entry) const;
-  bool is_as_seen(const Tables& tables, py::handle graph_module) const;
+  bool is_synced(const Tables& tables, py::handle graph_module) const;
 
   Model model_;
   std::vector<TensorSnapshot> snapshots_;  // by state id
@@ -100,22 +103,23 @@ class Mirror {
   bool is_read_ = false;
 };
 
-// Brings a GraphModule to where the mirror is, after a change of these objects. The graph's hooks
-// may throw: half-way, it can be brought there, or back, without them.
+// Makes the GraphModule equal to the mirror after a change of these objects. Hooks of the graph may
+// throw. Then the GraphModule is half written, and can be completed or reset by another call
+// without hooks.
 void write(const Mirror& mirror, Tables& tables, py::handle graph_module,
            const ChangedObjects& changed, bool hooks);
 
-// Likewise, but from whatever somebody made of it; `changed` are the objects of steps that were
-// reversed.
+// The same for a GraphModule that somebody's code left in any state. `changed` are the objects of
+// steps that were reversed.
 void write_all(const Mirror& mirror, Tables& tables, py::handle graph_module,
                ChangedObjects changed);
 
-// Puts containers back that were copied, where the copies now hold what they held.
+// Replaces copied containers by their originals where both have the same contents again.
 void put_back_containers(const Tables& tables, py::handle graph_module);
 
-// A module as the core sees it.
+// The library's description of a module.
 Module describe(Tables& tables, const Name& path, py::handle module);
-// Whether its hyper-parameters are other objects when they are other values.
+// Whether a change of a hyper-parameter always shows as a different object.
 bool has_fixed_parameters(py::handle module);
 
 }  // namespace refx::fx

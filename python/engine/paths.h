@@ -10,7 +10,7 @@
 
 namespace refx::fx {
 
-// The path of what holds it, and its name there.
+// The path of the parent, and the name in it.
 inline std::pair<std::string_view, std::string_view> split(std::string_view path) {
   const auto dot = path.rfind('.');
   if (dot == path.npos) return {"", path};
@@ -24,7 +24,7 @@ class Holders {
     for (ModuleId id : model.modules()) add(model.modules()[id].name);
     for (StateId id : model.state()) add(model.state()[id].name);
   }
-  // And those that held what the step changed.
+  // Adds the modules that held what the step removed or changed.
   void add(const Step& step) {
     for (const Edit& edit : step.edits) {
       if (const auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Once every step is undone, the containers that were copied to be written are as they were: then
-// the ones that the GraphModule came with stand in their places again.
+// Containers are copied before they are written (write_modules.cpp). When every step is undone, a
+// copy has the contents of its original again. Then the original is put back, so that the
+// GraphModule consists of the same module objects as before the first step.
 
 #include <algorithm>
 #include <vector>
@@ -52,7 +53,8 @@ bool same_set(PyObject* a, PyObject* b) {
   return same == 1;
 }
 
-// Nobody set anything in the copy since.
+// Compares all attributes, not only tensors and children: if somebody set an attribute of the copy,
+// it must stay, because the original does not have that attribute.
 bool same_module(py::handle a, py::handle b) {
   if (!py::type::handle_of(a).is(py::type::handle_of(b))) return false;
   const py::object attributes = attributes_of(a), others = attributes_of(b);
@@ -75,7 +77,8 @@ void put_back_containers(const Tables& tables, py::handle graph_module) {
   std::vector<std::pair<std::string, py::object>> originals;
   for (const auto& [path, module] : tables.copied_containers)
     originals.emplace_back(to_string(path), py::reinterpret_borrow<py::object>(module));
-  // The innermost first: an outer one holds the inner ones.
+  // The innermost first: a container equals its original only after the containers inside it have
+  // been put back.
   auto depth = [](const auto& entry) {
     return std::count(entry.first.begin(), entry.first.end(), '.');
   };

@@ -23,7 +23,7 @@ inline py::object owned(PyObject* object) {
   return py::reinterpret_steal<py::object>(object);
 }
 
-// A dictionary's value, borrowed; null if there is none.
+// The value in a dict as a borrowed reference; null if there is none.
 inline PyObject* find(py::handle dict, py::handle key) {
   PyObject* found = PyDict_GetItemWithError(dict.ptr(), key.ptr());
   if (!found && PyErr_Occurred()) throw py::error_already_set();
@@ -34,7 +34,7 @@ inline py::object text(std::string_view value) {
   return owned(PyUnicode_FromStringAndSize(value.data(), static_cast<Py_ssize_t>(value.size())));
 }
 
-// The text itself, as long as the object lives.
+// A view of the string, valid as long as the object lives.
 std::string_view view(py::handle text);
 inline std::string to_string(py::handle text) { return std::string(view(text)); }
 

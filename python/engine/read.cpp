@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads a GraphModule into its mirror. The first time everything is new. Later only what differs is
-// written: nodes, modules and tensors that came, went or changed become one step; what training,
-// .to() and .train() do is no rewrite, and is adopted without one.
+// Reads a GraphModule into its mirror. The first read takes everything as new. Later reads record
+// the differences: nodes, modules and tensors that were added, removed or changed become one step.
+// The effects of training, .to() and .train() are not rewrites, and are adopted without a step.
 
 #include "engine/adopt.h"
 #include "engine/compare.h"
@@ -12,9 +12,10 @@
 
 namespace refx::fx {
 
-// Mostly nobody has changed anything.
-bool Mirror::is_as_seen(const Tables& tables, py::handle graph_module) const {
-  if (!tables.sight.is_same(graph_module)) return false;
+// The cheap checks first: usually nothing has changed, and each of them can end the read early only
+// if it fails. All three are needed, because tensors and nodes are changed in place.
+bool Mirror::is_synced(const Tables& tables, py::handle graph_module) const {
+  if (!tables.identities.matches(graph_module)) return false;
   for (StateId id : model_.state()) {
     const TensorSnapshot& last = snapshots_[id.value];
     if (TensorSnapshot::of(model_.state().tensor(id), last.sample.has_value()) != last)
@@ -23,32 +24,35 @@ bool Mirror::is_as_seen(const Tables& tables, py::handle graph_module) const {
   return has_same_nodes(model_, tables, graph_module.attr("graph"));
 }
 
-void Mirror::see(Tables& tables, py::handle graph_module) const {
+void Mirror::mark_synced(Tables& tables, py::handle graph_module) const {
   std::vector<std::string> attributes;
   for (NodeId id : model_.graph()) {
     const Node& node = model_.graph()[id];
+    // Parameters and buffers are compared as parts of their modules. Everything else that nodes
+    // read is found only by its path.
     const bool opaque = node.op == Opcode::call_function && node.target.starts_with(kOpaqueAttr);
     if (node.op != Opcode::get_attr && !opaque) continue;
     const std::string path = node.target.substr(opaque ? kOpaqueAttr.size() : 0);
     const StateId state = model_.state().find(path);
     if (!state || model_.state()[state].kind == StateKind::constant) attributes.push_back(path);
   }
-  tables.sight.take(graph_module, std::move(attributes));
+  tables.identities.capture(graph_module, std::move(attributes));
 }
 
 StepId Mirror::read(Tables& tables, py::handle graph_module, const Author& author) {
-  if (is_read_ && is_as_seen(tables, graph_module)) return {};
-  tables.sight.forget();
+  if (is_read_ && is_synced(tables, graph_module)) return {};
+  tables.identities.forget();
   Survey survey(graph_module);
   const bool training = attr(graph_module, Fx::get().training).ptr() == Py_True;
   const bool toggled = training != training_;
   StepId step;
   if (is_read_) {
+    // Before compare(), which would record new values of weights as rewrites.
     adopt_tensors(model_, snapshots_, survey, toggled ? std::optional(training) : std::nullopt,
                   author.transformation == kOthers);
     step = compare(model_, tables, survey, author);
     take_snapshots();
-    see(tables, graph_module);
+    mark_synced(tables, graph_module);
   } else {
     fill(tables, survey);
   }
@@ -80,6 +84,7 @@ void Mirror::fill(Tables& tables, const Survey& survey) try {
   take_snapshots();
   is_read_ = true;
 } catch (...) {
+  // A half-read model would make the next read record the rest as a change by others.
   model_ = Model();
   tables.clear_nodes();
   throw;

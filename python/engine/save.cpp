@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A mirror as bytes: all values of the model and of its steps, with ids numbered by place, after a
-// checksum of them. Types and metadata are read again from the GraphModule.
+// A mirror as bytes: a checksum, then all values of the model and of its steps. Ids are renumbered
+// by position, because the ids of a long session are sparse, and so that equal histories give equal
+// bytes. Types and metadata are not saved: they are read again from the GraphModule.
 
 #include <fmt/format.h>
 
@@ -10,13 +11,14 @@
 #include "engine/mirror.h"
 #include "engine/saved.h"
 #include "refx/error.h"
+#include "refx/restore.h"
 #include "util/fingerprint.h"
 
 namespace refx::fx {
 
 namespace {
 
-// The place of every object, in order, as its number.
+// A number for every object, erased ones included, by their order.
 template <class T>
 std::unordered_map<Id<T>, std::uint32_t> numbered(const Table<T>& table) {
   std::unordered_map<Id<T>, std::uint32_t> numbers;
@@ -118,6 +120,20 @@ class BytesWriter {
 
   std::string out;
 
+  // Omitted where a reader infers it, so that all other histories are written with the same bytes
+  // as by earlier versions, which can then read them.
+  void put_numerics(const History& history) {
+    std::vector<std::uint32_t> approximate;
+    bool is_inferred = true;
+    for (const Step& step : history) {
+      if (step.numerics == Numerics::approximate) approximate.push_back(step.id.value);
+      is_inferred &= step.numerics == Restorer::unstated_numerics(step.parameters);
+    }
+    if (is_inferred) return;
+    put(static_cast<std::uint64_t>(approximate.size()));
+    for (const std::uint32_t id : approximate) put(id);
+  }
+
  private:
   template <class T>
   static std::uint32_t number(const std::unordered_map<Id<T>, std::uint32_t>& numbers, Id<T> id) {
@@ -193,6 +209,7 @@ std::string Mirror::save(std::vector<at::Tensor>& tensors) const {
     out.put(known ? snapshots_[id.value].dtype : c10::ScalarType::Undefined);
     out.put(known ? snapshots_[id.value].device : c10::Device(c10::kCPU));
   }
+  out.put_numerics(model_.history());
   return std::string(kFormat) + fingerprint(out.out) + out.out;
 }
 

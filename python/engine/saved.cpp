@@ -2,6 +2,7 @@
 
 #include "engine/saved.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "refx/error.h"
@@ -65,12 +66,14 @@ class BytesReader {
   void get(c10::Device& device) {
     const auto type = get_enum<c10::DeviceType>(c10::COMPILE_TIME_MAX_DEVICE_TYPES);
     const auto index = get<std::int8_t>();
+    // c10::Device checks its arguments in debug builds only.
     if (index < -1 || (type == c10::kCPU && index > 0)) damaged();
     device = c10::Device(type, index);
   }
   template <class T>
   void get(std::vector<T>& values) {
     const auto size = get<std::uint64_t>();
+    // Every value takes at least one byte. A larger size would only make this allocate memory.
     if (size > in_.size()) damaged();
     for (std::uint64_t i = 0; i < size; ++i) get(values.emplace_back());
   }
@@ -80,6 +83,7 @@ class BytesReader {
     get(value.second);
   }
   void get(Arg& arg) {
+    // Nested arguments are read recursively: a damaged file must not exhaust the stack.
     if (++depth_ > limits::kNesting + 1) damaged();
     arg = get_arg(get<std::uint8_t>());
     --depth_;
@@ -136,7 +140,7 @@ class BytesReader {
     get(piece.fill);
   }
   void get_header() {
-    if (in_.starts_with(kFormat1)) {
+    if (in_.starts_with(kFormat1)) {  // written before there was a checksum
       in_.remove_prefix(kFormat1.size());
       return;
     }
@@ -146,8 +150,9 @@ class BytesReader {
     const std::string_view checksum(take(size), size);
     if (fingerprint(in_) != checksum) damaged();
   }
+  bool at_end() const { return in_.empty(); }
   void expect_end() const {
-    if (!in_.empty()) damaged();
+    if (!at_end()) damaged();
   }
 
   [[noreturn]] static void damaged() {
@@ -268,6 +273,19 @@ Step get_step(BytesReader& in) {
   return step;
 }
 
+// Which steps are approximate: a list at the end, or nothing where their parameters say it.
+void get_numerics(BytesReader& in, std::vector<Step>& steps) {
+  for (Step& step : steps) step.numerics = Restorer::unstated_numerics(step.parameters);
+  if (in.at_end()) return;
+  std::vector<std::uint32_t> approximate;
+  in.get(approximate);
+  std::ranges::sort(approximate);  // a forged list may be long
+  for (Step& step : steps) {
+    const bool is_listed = std::ranges::binary_search(approximate, step.id.value);
+    step.numerics = is_listed ? Numerics::approximate : Numerics::preserved;
+  }
+}
+
 }  // namespace
 
 Saved read_saved(std::string_view bytes, const std::vector<at::Tensor>& tensors) {
@@ -280,15 +298,18 @@ Saved read_saved(std::string_view bytes, const std::vector<at::Tensor>& tensors)
   restore_table<Node>(restorer, in);
   std::vector<Step> steps;
   for (auto count = in.get<std::uint64_t>(); count > 0; --count) steps.push_back(get_step(in));
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) restorer.record(std::move(*step));
-  restorer.set_next_step(in.get<std::uint32_t>());
+  const auto next_step = in.get<std::uint32_t>();
   in.get(saved.training);
   saved.snapshots.resize(saved.model.state().id_limit());
   for (StateId id : saved.model.state().slots()) {
     in.get(saved.snapshots[id.value].dtype);
     in.get(saved.snapshots[id.value].device);
   }
+  get_numerics(in, steps);
   in.expect_end();
+  // Newest first: what a step is checked against is the model after it.
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) restorer.record(std::move(*step));
+  restorer.set_next_step(next_step);
   return saved;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What save() keeps of a mirror, read back without Python.
+// Reads what Mirror::save() wrote. Needs no Python.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +18,7 @@ namespace refx::fx {
 inline constexpr std::string_view kFormat = "refx.fx 2\n";   // then the checksum, then the values
 inline constexpr std::string_view kFormat1 = "refx.fx 1\n";  // the values alone
 
-// Values that stand there as they stand in memory.
+// Types whose values are saved as their bytes in memory.
 template <class T>
 concept Plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 

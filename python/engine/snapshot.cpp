@@ -11,7 +11,10 @@ namespace refx::fx {
 
 namespace {
 
-// A few places of its memory, mixed; none where that cannot be read at once.
+// A hash of 64 evenly spaced words of the tensor's memory; none if the memory cannot be read
+// directly. It detects an update of all elements, as every optimizer makes. A write to a few
+// elements may be missed: this runs on every read, and hashing all weights each time would be too
+// slow.
 std::optional<std::uint64_t> sample_of(const at::TensorBase& tensor, const void* storage) {
   constexpr std::size_t kWidth = 8, kPlaces = 64;
   if (!storage || !tensor.is_cpu() || !tensor.is_non_overlapping_and_dense() ||
@@ -53,8 +56,8 @@ void Mirror::take_snapshots(const ChangedObjects& changed) {
       snapshots_[id.value] = TensorSnapshot::of(entry->tensor, true);
 }
 
-// Whether the tensor's contents are not what they were when it was last read. Nothing is known of
-// one that a later step has replaced.
+// Whether the contents of the tensor differ from the last read. False for a tensor that a later
+// step replaced, because nothing is known about it.
 bool Mirror::has_other_contents(StateId id, const StateEntry& entry) const {
   const StateEntry* current = model_.state().find(id);
   if (!current || !current->tensor.is_same(entry.tensor)) return false;

@@ -7,13 +7,13 @@
 
 namespace refx::fx {
 
-// A tensor as it was when it was last read.
+// What identifies a tensor and its contents at the last read.
 struct TensorSnapshot {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   c10::Device device = c10::kCPU;
   const void* data = nullptr;
-  // Of the contents of one that a step made: tells of writes that no version counter counts, as
-  // those through tensor.data.
+  // A hash of the contents, for tensors that a step made. It detects writes that do not increase
+  // the version counter, such as writes through tensor.data.
   std::optional<std::uint64_t> sample = {};
   bool operator==(const TensorSnapshot&) const = default;
   static TensorSnapshot of(const at::TensorBase& tensor, bool sampled);

@@ -14,7 +14,7 @@ namespace refx::fx {
 
 namespace {
 
-// Whether there is nothing in it.
+// Whether a module has no parameters, buffers or children.
 bool is_bare(const py::dict& attributes) {
   const Fx& fx = Fx::get();
   for (PyObject* name : {fx.parameters, fx.buffers, fx.modules})
@@ -24,7 +24,8 @@ bool is_bare(const py::dict& attributes) {
   return true;
 }
 
-// What is in an object of another kind is not refx's to rewrite.
+// Whether the tensor is an attribute of a module. Tensors inside other objects are left alone: refx
+// could not replace them without changing an object that it knows nothing about.
 bool is_in_module(py::handle graph_module, std::string_view path) {
   static const py::handle type =
       py::object(py::module_::import("torch.nn").attr("Module")).release();
@@ -96,7 +97,8 @@ void Survey::survey_module(py::handle module, const Name& path, std::string_view
   if (const std::string_view* own = called.find(path)) {
     modules.push_back({path, module.ptr(), outer});
     outer = *own;
-  } else if (!path.empty() && is_bare(attributes)) {  // so that its name is not given away
+  } else if (!path.empty() && is_bare(attributes)) {
+    // An empty module that no node calls. It is recorded so that its name stays taken.
     modules.push_back({path, module.ptr(), outer});
   }
   PyObject *key = nullptr, *value = nullptr;
@@ -120,7 +122,7 @@ void Survey::add_state(Name name, StateKind kind, bool persistent, PyObject* ten
   states.push_back({std::move(name), kind, persistent, tensor});
 }
 
-// Tensors that are plain attributes, which get_attr nodes read.
+// Tensors that get_attr nodes read and that are plain attributes, neither parameters nor buffers.
 void Survey::survey_attributes(py::handle graph_module, const std::vector<std::string>& names) {
   if (names.empty()) return;
   std::unordered_set<std::string_view> known;

@@ -12,7 +12,7 @@
 
 namespace refx::fx {
 
-// What a GraphModule has, before anything is made of it.
+// What a GraphModule contains, before it is converted.
 
 struct FxNode {
   py::object node;
@@ -46,8 +46,8 @@ class CalledPaths {
   NameIndex index_;
 };
 
-// What is there: the nodes of a graph in order, the tensors, and the modules that the core is to
-// know of.
+// The nodes of a graph in order, the tensors, and the modules that the model describes: those that
+// nodes call, and empty ones.
 class Survey {
  public:
   explicit Survey(py::handle graph_module);
@@ -57,18 +57,17 @@ class Survey {
   std::vector<FoundState> states;
   std::vector<FoundModule> modules;
   CalledPaths called;
-  std::unordered_set<Name> special;  // tensors of a class of their own, which is not refx's to
-                                     // rewrite
+  std::unordered_set<Name> special;  // tensors of derived classes, which refx does not rewrite
 
  private:
   void survey_module(py::handle module, const Name& path, std::string_view outer);
   void add_state(Name name, StateKind kind, bool persistent, PyObject* tensor);
   void survey_attributes(py::handle graph_module, const std::vector<std::string>& names);
 
-  std::vector<py::object> kept_;  // so that what is borrowed stays
+  std::vector<py::object> kept_;  // owns objects that are borrowed above
 };
 
-// The nodes alone.
+// Only the nodes.
 std::vector<FxNode> nodes_of(py::handle graph_module);
 
 }  // namespace refx::fx

@@ -14,6 +14,7 @@ namespace refx::fx {
 
 void Tables::grow(std::uint32_t size) {
   if (seen.size() >= size) return;
+  // Somewhat more than needed: new nodes are added one by one.
   if (seen.capacity() < size) seen.reserve(size + size / 4 + 16);
   seen.resize(size);
 }
@@ -28,6 +29,8 @@ py::object Tables::node(NodeId id) const {
   return seen[id.value].node;
 }
 
+// Only nodes in the graph are in the index, so that an erased node has no id, but still is in
+// `seen`.
 NodeId Tables::id_of(py::handle node) const {
   return NodeId(
       ids_.find(spread(node.ptr()), [&](std::uint32_t id) { return seen[id].node.is(node); }));
@@ -60,7 +63,8 @@ py::tuple identity_of(py::handle object) {
 py::tuple value_of(py::handle object) {
   const py::handle type = py::type::handle_of(object);
   if (!PyTuple_Check(object.ptr())) return py::make_tuple(type, object);
-  return py::make_tuple(type, object, py::repr(object));  // (1,) == (1.0,) == (True,)
+  // Python compares items without their types: (1,) == (1.0,) == (True,).
+  return py::make_tuple(type, object, py::repr(object));
 }
 
 }  // namespace
@@ -73,6 +77,7 @@ std::size_t Tables::place_of(py::handle object) {
     return py::handle(found).cast<std::size_t>();
   };
   auto place_of_value = [&] {
+    // Comparing tensors gives a tensor, not whether they are the same.
     if (THPVariable_Check(object.ptr())) return place(identity_of(object));
     try {
       return place(value_of(object));
@@ -98,7 +103,8 @@ const py::handle& naming() {
   return module;
 }
 
-// A function of a module of C stays: what it is called is asked for once.
+// The name of a function. It is cached for functions of C modules only: they are never freed, and
+// nobody can give them another name.
 py::object name_of_function(py::handle function) {
   static const py::dict& known = *new py::dict;
   if (PyObject* name = find(known, function)) return py::reinterpret_borrow<py::object>(name);
@@ -116,6 +122,7 @@ Name Tables::name_of(py::handle function) {
   if (auto it = known_names_.find(function.ptr()); it != known_names_.end()) return it->second;
   if (PyObject* known = find(names, function)) return view(known);
   std::string name = to_string(name_of_function(function));
+  // Two functions may have the same name, such as two lambdas. The name must identify the function.
   for (PyObject* other; (other = find(functions, text(name))) && other != function.ptr();)
     name += "'";
   set_function(name, function);
@@ -151,7 +158,7 @@ int Tables::traverse(visitproc visit, void* arg) const {
     Py_VISIT(node.target.ptr());
     Py_VISIT(node.type.ptr());
   }
-  return sight.traverse(visit, arg);
+  return identities.traverse(visit, arg);
 }
 
 }  // namespace refx::fx

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What refx uses of torch.fx and torch.nn behind their public names, looked up once.
+// Private attributes of torch.fx and torch.nn that refx uses, looked up once.
 
 #include <string_view>
 
@@ -9,13 +9,14 @@
 
 namespace refx::fx {
 
-// An attribute of torch.fx.Node. Where that is a member of a C struct, it is used where it lies.
+// An attribute of torch.fx.Node. In newer versions of torch it is a member of a C struct, and is
+// then accessed directly, without a lookup by name.
 struct Field {
   PyObject* name;
   PyTypeObject* type;  // of the nodes that have it there
   Py_ssize_t offset;   // 0: not known
 
-  // Where it lies in this very node; null if that is not known.
+  // Its address in this node; null if it is not known, as for a derived class of Node.
   PyObject** in(py::handle node) const {
     if (offset == 0 || Py_TYPE(node.ptr()) != type) return nullptr;
     return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(node.ptr()) + offset);
@@ -38,16 +39,16 @@ inline py::object attr(py::handle node, const Field& field) {
     return py::reinterpret_borrow<py::object>(*place);
   return attr(node, field.name);
 }
-// The same, borrowed: to look at what a node holds without touching it.
+// The same as a borrowed reference, without changing the reference count.
 inline PyObject* peek(py::handle node, const Field& field) {
   if (PyObject** place = field.in(node); place && *place) return *place;
   return attr(node, field.name).ptr();
 }
-// As object.__setattr__: Node's own looks after tables of the graph.
+// Like object.__setattr__. Node.__setattr__ would also update tables of the graph.
 void set(py::handle object, PyObject* name, py::handle value);
 void set(py::handle node, const Field& field, py::handle value);
 
-// As a call in Python: a module that is inside itself is an error there.
+// Counts as a Python call, so that a module that contains itself raises RecursionError.
 struct Deeper {
   Deeper() {
     if (Py_EnterRecursiveCall(" while the modules are read") != 0) throw py::error_already_set();

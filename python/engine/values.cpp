@@ -27,7 +27,8 @@ TypePtr type_of_fake(const at::Tensor& tensor) {
   return type;
 }
 
-// What ShapeProp or export left in the node's metadata.
+// The type of a value from the metadata of its node: the `val` of torch.export, or the
+// `tensor_meta` of ShapeProp. Null if there is neither, or for tensors that are not strided.
 TypePtr type_of_meta(PyObject* source) {
   if (!source) return nullptr;
   if (THPVariable_Check(source)) {
@@ -67,7 +68,8 @@ Module Values::module_of(const FoundModule& found) const {
   return module;
 }
 
-// Metadata with the module that a call was made in, shared among the calls made there.
+// The metadata of a call: only the innermost module that made it. The library uses it to name
+// sites. Calls in the same module share one object.
 MetaPtr Values::meta_of(py::handle meta) {
   PyObject* stack = PyDict_GetItemWithError(meta.ptr(), Fx::get().module_stack);
   if (!stack || !PyDict_Check(stack) || PyDict_Size(stack) == 0) return nullptr;
@@ -85,7 +87,7 @@ MetaPtr Values::meta_of(py::handle meta) {
   return shared;
 }
 
-// What is named in the model already is known there by that very name.
+// Uses the Name object of the model's module or tensor, so that nodes share its text.
 void Values::set_target(py::handle target, Node& node) {
   switch (node.op) {
     case Opcode::call_module: {
@@ -102,6 +104,8 @@ void Values::set_target(py::handle target, Node& node) {
         node.target = model_.state()[state].name;
         return;
       }
+      // Not a plain tensor: an object, or a tensor of a derived class. Transformations must not
+      // interpret it, as they do not interpret an unknown function.
       node.op = Opcode::call_function;
       node.target = std::string(kOpaqueAttr) + to_string(target);
       return;
@@ -148,6 +152,8 @@ void Values::remember(NodeId id, const FxNode& fx_node, py::handle meta) {
 }
 
 bool is_as_remembered(const Tables& tables, NodeId id, const FxNode& fx_node, py::handle meta) {
+  // Identity is enough: torch.fx replaces these objects when it changes a node, and `seen` owns the
+  // former ones, so that no address is reused.
   const Fx& fx = Fx::get();
   const Tables::Seen& seen = tables.seen[id.value];
   return seen.args.ptr() == peek(fx_node.node, fx.args) &&

@@ -10,7 +10,7 @@
 
 namespace refx::fx {
 
-// What was found, as values of the core.
+// Converts what a survey found to values of the library.
 class Values {
  public:
   Values(const Model& model, Tables& tables, const Survey& survey)
@@ -21,7 +21,7 @@ class Values {
   // The model must have what the node reads and calls.
   Node node_of(const FxNode& fx_node, py::handle meta);
 
-  // Takes note of a node as it is now.
+  // Remembers the present objects of a node, for is_as_remembered().
   void remember(NodeId id, const FxNode& fx_node, py::handle meta);
 
  private:
@@ -31,13 +31,13 @@ class Values {
   const Model& model_;
   Tables& tables_;
   const Survey& survey_;
-  // By the very texts that nodes have: paths of modules, and names of methods.
+  // Caches by the address of the string object: nodes of one module share the string of its path.
   std::unordered_map<PyObject*, MetaPtr> metas_;
   std::unordered_map<PyObject*, Name> methods_;
-  std::vector<py::object> texts_;  // so that they live as long
+  std::vector<py::object> texts_;  // keeps these strings alive, so that no address is reused
 };
 
-// Whether a node is as it was noted.
+// Whether a node still has the objects that were remembered.
 bool is_as_remembered(const Tables& tables, NodeId id, const FxNode& fx_node, py::handle meta);
 
 }  // namespace refx::fx

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Brings the nodes of a graph to where the library's model of it is. A node stays the object it is,
-// with its name and metadata; an erased one that returns is the same object again.
+// Makes the nodes of a torch.fx graph equal to the nodes of the model. A node that stays keeps its
+// object, name and metadata. An erased node that returns is the same object again, because users
+// may hold references to nodes.
+//
+// It writes the linked list and the tables of torch.fx.Graph directly. Graph.create_node and
+// Graph.erase_node would make new names and objects.
 
 #include <array>
 #include <utility>
@@ -14,7 +18,7 @@ namespace refx::fx {
 
 namespace {
 
-// What torch.fx keeps behind Graph and Node, beside the attributes in Fx.
+// Private attributes and methods of Graph and Node that only this file uses, besides those in Fx.
 struct Inner {
   PyObject *lookup = intern("_find_nodes_lookup_table"), *table = intern("table"),
            *len = intern("_len"), *erased = intern("_erased"), *owner = intern("owning_module"),
@@ -65,6 +69,7 @@ class NodeWriter {
     erase_hooks_ = py::getattr(owner, Inner::get().erase_hooks, py::none());
   }
   ~NodeWriter() {
+    // Also when a hook threw: the length must fit the nodes that were inserted until then.
     try {
       count();
     } catch (...) {
@@ -82,22 +87,26 @@ class NodeWriter {
       else
         erased.push_back(id);
     }
-    for (auto it = erased.rbegin(); it != erased.rend(); ++it) erase(*it);  // users first
+    // After the writes, because the nodes that stay must no longer use the erased ones; and in
+    // reverse order, so that users are erased before the nodes that they use.
+    for (auto it = erased.rbegin(); it != erased.rend(); ++it) erase(*it);
   }
 
-  // Whatever somebody did to the graph, it becomes what the library has.
+  // Makes the whole graph equal to the model, whatever somebody did to it. Every node is written
+  // and moved to the end; nodes that the model does not know are then at the front, and are
+  // removed.
   void run_all() {
     const Fx& fx = Fx::get();
     for (NodeId id : graph_) {
       py::object node = known(id);
       if (!node.is_none() && attr(node, Inner::get().erased).ptr() == Py_True)
-        tables_.drop_id(node);  // so that it is put in again
+        tables_.drop_id(node);  // somebody erased it: write() inserts it again
       PyErr_Clear();
       write(id, graph_[id]);
       node = known(id);
       if (!attr(root_, fx.prev).is(node)) call(Inner::get().prepend, root_, node);  // at the end
     }
-    // What is not the library's is now in front.
+    // In reverse order: users before the nodes that they use.
     std::vector<py::object> others;
     const NodeId first = graph_.first();
     const py::object end = first ? known(first) : root_;
@@ -113,7 +122,8 @@ class NodeWriter {
   py::object known(NodeId id) const { return tables_.node(id); }
   bool is_in_graph(NodeId id, py::handle node) const { return tables_.id_of(node) == id; }
 
-  // Where the graph lists the nodes that call one function, or are of another kind.
+  // The nodes of one opcode and target in the table behind Graph.find_nodes. The last one is
+  // cached: steps usually write many nodes of the same kind.
   struct Listed {
     py::object op, target, nodes;
   };
@@ -153,6 +163,7 @@ class NodeWriter {
         list(node, op, target);
       }
     }
+    // Node._update_args_kwargs also maintains `users` of the arguments.
     call(Inner::get().update, node, from_args(tables_, value.args),
          from_kwargs(tables_, value.kwargs));
     set_marks(node, value.marks);
@@ -162,7 +173,7 @@ class NodeWriter {
     seen.target = attr(node, fx.target);
   }
 
-  // Puts a node that is new, or was erased, or was moved, where the library has it.
+  // Inserts a node at its position in the model: a new one, an erased one, or one that was moved.
   py::object insert(NodeId id, const Node& value, py::object node, const py::object& op,
                     const py::object& target) {
     const Fx& fx = Fx::get();
@@ -179,7 +190,7 @@ class NodeWriter {
       set_meta(node, before);
     } else {
       if (attr(node, inner.erased).ptr() == Py_True) {
-        set(node, fx.prev, node);  // it still points to its former neighbours
+        set(node, fx.prev, node);  // _prepend would unlink its former neighbours
         set(node, fx.next, node);
         set(node, inner.erased, Py_False);
       } else {
@@ -211,7 +222,8 @@ class NodeWriter {
     return node;
   }
 
-  // In a copy of a graph: name, metadata and type of a node that had been erased before; or None.
+  // Name, metadata and type of a node that was erased before the GraphModule was copied, or None. A
+  // copy has no object for such a node.
   py::object saved(NodeId id) const {
     if (tables_.erased.size() == 0) return py::none();
     return tables_.erased.attr("pop")(id.value, py::none());
@@ -231,17 +243,18 @@ class NodeWriter {
     set(node, Fx::get().meta, meta);
   }
 
-  // What a new node takes over from the one it serves.
+  // The metadata that a new node takes over from the node after it, which it was inserted for:
+  // torch uses these keys for error messages and for partitioning by module.
   static const std::array<PyObject*, 3>& origin_keys() {
     static const auto* keys = new std::array<PyObject*, 3>{
         intern("stack_trace"), intern("nn_module_stack"), intern("source_fn_stack")};
     return *keys;
   }
 
-  // The name a node had, unless another one has it.
+  // Restores the former name of a node, unless another node has it now.
   void give_name(py::handle node, const py::object& name) {
     const Fx& fx = Fx::get();
-    if (!taken_) {
+    if (!taken_) {  // collected once: most writes restore no name
       taken_ = py::set();
       for (py::object other = attr(root_, fx.next); !other.is(root_); other = attr(other, fx.next))
         check(PySet_Add(taken_.ptr(), attr(other, fx.name).ptr()));

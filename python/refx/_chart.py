@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bars as SVG, for notebooks and pages that need nothing else."""
+"""Bar charts as SVG, for notebooks and self-contained pages."""
 
 from __future__ import annotations
 
 import html
 import math
 
+from ._table import error_cell
+
 LABEL, BARS, ROW = 260, 380, 18  # pixels
 ACCENT, WORST = "#4c78c8", "#d0454f"  # readable on light and dark
 
 
-def shown(error: float | None) -> str:
-    """An error as people read it. JSON has null for what is not finite."""
-    return "not finite" if error is None else "0" if error == 0 else f"{error:.1e}"
-
-
 def decades(errors: list[float]) -> tuple[int, int]:
-    """The powers of ten around what is not zero."""
+    """The powers of ten that enclose all errors above zero."""
     errors = [error for error in errors if error > 0] or [1e-6, 1e-3]
     low, high = math.floor(math.log10(min(errors) / 1.5)), math.ceil(math.log10(max(errors)))
     return low, max(high, low + 1)
@@ -27,7 +24,7 @@ def _text(x: float, y: float, content: str, more: str = "") -> str:
 
 
 def bar_chart(rows: list[tuple[str, float | None, str, bool]], title: str) -> str:
-    """Rows of label, value, what it says under the mouse, and whether it is filled; on a log scale."""
+    """A bar for each (label, error, tooltip, is filled), on a logarithmic scale. None is an error that is not finite."""
     low, high = decades([error or 0 for _, error, _, _ in rows])
     worst = max((math.inf if error is None else error for _, error, _, _ in rows), default=0)
     bottom = 8 + ROW * len(rows)
@@ -45,13 +42,14 @@ def bar_chart(rows: list[tuple[str, float | None, str, bool]], title: str) -> st
         name = label if len(label) <= 38 else "\u2026" + label[-37:]
         bar = f'<rect x="{LABEL}" y="{y + 3}" width="{BARS * part:.1f}" height="12" rx="2" {paint}/>'
         parts += [f"<g><title>{html.escape(about)}</title>", _text(LABEL - 8, y + 13, name, 'text-anchor="end"'), bar,
-                  _text(LABEL + BARS * part + 6, y + 13, shown(error), 'opacity=".7"'), "</g>"]
+                  _text(LABEL + BARS * part + 6, y + 13, error_cell(error), 'opacity=".7"'), "</g>"]
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{LABEL + BARS + 80}" height="{bottom + 22}" role="img" '
             f'aria-label="{html.escape(title, quote=True)}" font-family="system-ui, sans-serif" font-size="11">'
             f'{"".join(parts)}</svg>')
 
 
 def page(title: str, body: str) -> str:
+    """A self-contained HTML page."""
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
             f'<style>:root {{ color-scheme: light dark; font-family: system-ui, sans-serif }}</style></head>'
             f"<body><h1>{html.escape(title)}</h1>{body}</body></html>")

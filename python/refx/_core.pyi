@@ -2,20 +2,20 @@ from __future__ import annotations
 import collections.abc
 import torch
 import typing
-__all__: list[str] = ['ChangedObjects', 'Error', 'Executor', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'attribute_at', 'explain', 'find_transformations', 'load', 'load_rules', 'operator_parts', 'parse_rules', 'preserves_computation', 'printable', 'transformations']
+__all__: list[str] = ['ChangedObjects', 'Error', 'Executor', 'InternalError', 'Mirror', 'Model', 'Rule', 'Tables', 'all_names', 'attribute_at', 'explain', 'find_transformations', 'load', 'load_rules', 'old_names', 'operator_parts', 'parse_rules', 'preserves_computation', 'printable', 'transformations']
 class InternalError(RuntimeError):
     ...
 class Error(ValueError):
     ...
 class Rule:
     """
-    A rewrite that is written down.
+    A declarative rewrite rule.
     """
     def register(self) -> None:
         ...
     def set_check(self, check: collections.abc.Callable) -> None:
         """
-        The check takes what the variables stand for, by name, and gives a reason or ''.
+        The check takes the matched variables by name, and returns a reason or ''.
         """
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Rule:
         ...
 class Tables:
     """
-    The Python objects behind a mirror.
+    The Python objects of a mirror.
     """
     copied_containers: dict
     displaced: dict
@@ -50,15 +50,15 @@ class Tables:
         ...
     def forget_erased(self, needed: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
         """
-        Lets go of erased nodes, except these.
+        Releases erased nodes, except these.
         """
     def live_nodes(self, numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list:
         """
-        Those of them that are in the graph.
+        The nodes with these numbers that are in the graph.
         """
     def node(self, number: typing.SupportsInt | typing.SupportsIndex) -> typing.Any:
         """
-        The node of that number, also one that was erased; or None.
+        The node with that number, which may have been erased, or None.
         """
     @property
     def functions(self) -> dict:
@@ -68,11 +68,11 @@ class Tables:
         ...
 class ChangedObjects:
     """
-    The objects that a change of a mirror changed, for write().
+    The objects that a change of a mirror concerns, for write().
     """
 class Mirror:
     """
-    What a torch.fx.GraphModule is to the library.
+    The model of a torch.fx.GraphModule, and its history.
     """
     OTHERS: typing.ClassVar[str] = 'changes by others'
     @staticmethod
@@ -99,7 +99,7 @@ class Mirror:
         ...
     def made(self) -> list:
         ...
-    def read(self, tables: Tables, graph_module: typing.Any, transformation: str = 'changes by others', signature: str = '') -> int | None:
+    def read(self, tables: Tables, graph_module: typing.Any, transformation: str = 'changes by others', signature: str = '', preserves_computation: bool = True) -> int | None:
         ...
     def reverse(self, steps: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], dependents: str, discard_changes: bool) -> tuple[ChangedObjects, list[tuple[int, str, bool]]]:
         ...
@@ -126,7 +126,7 @@ class Model:
     @staticmethod
     def write_report(path: str, html: str) -> None:
         ...
-    def apply(self, transformations: collections.abc.Sequence[str], only: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[int]:
+    def apply(self, transformations: collections.abc.Sequence[str], site: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[int]:
         ...
     def attach(self, base: str) -> None:
         ...
@@ -148,7 +148,7 @@ class Model:
         ...
     def diff(self, other: Model) -> str:
         ...
-    def find(self, transformations: collections.abc.Sequence[str], only: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[tuple[str, str, str | None]]:
+    def find(self, transformations: collections.abc.Sequence[str], site: collections.abc.Sequence[str], exclude: collections.abc.Sequence[str]) -> list[tuple[str, str, tuple[str, str, list[str]] | None]]:
         ...
     def forget(self) -> None:
         ...
@@ -188,7 +188,7 @@ class Model:
         ...
 class Executor:
     """
-    A model made ready to run, and the state of its runs.
+    A model that is compiled to run, and the state of its runs.
     """
     def __init__(self, model: Model) -> None:
         ...
@@ -198,13 +198,17 @@ class Executor:
         ...
     def state(self) -> list[tuple[str, torch.Tensor]]:
         ...
+def all_names(name: str) -> list[str]:
+    """
+    The current name of a transformation, followed by its former names.
+    """
 def attribute_at(module: typing.Any, path: str) -> typing.Any:
     """
-    What a get_attr node reads; None if it is not there.
+    The object that a get_attr node reads, or None.
     """
 def explain(what: str) -> str:
     """
-    What a transformation does, by its name; or what a refusal means, by its reason.
+    Explains a transformation by its name, or a reason for a refusal by its code or its text.
     """
 def find_transformations(names: collections.abc.Sequence[str]) -> list[str]:
     """
@@ -214,9 +218,13 @@ def load(path: str, history: bool, allow_ops: collections.abc.Sequence[str]) -> 
     ...
 def load_rules(path: str) -> list[Rule]:
     ...
+def old_names() -> list[tuple[str, str]]:
+    """
+    Former names of transformations, each with the current one.
+    """
 def operator_parts(target: str) -> tuple[str, str, str] | None:
     """
-    Namespace, name and overload of an operator of the dispatcher; or None.
+    Namespace, name and overload of an operator of the dispatcher, or None.
     """
 def parse_rules(text: str) -> list[Rule]:
     ...
@@ -224,7 +232,7 @@ def preserves_computation(name: str) -> bool:
     ...
 def printable(name: str) -> str:
     """
-    A name as it is shown to a person, its control characters as escapes.
+    A name with its control characters as escapes.
     """
 def transformations() -> list[tuple[str, str]]:
     """

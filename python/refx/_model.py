@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exported programs (``torch.export``) and their history."""
+"""Exported programs (``torch.export``) and their histories."""
 
 from __future__ import annotations
 
@@ -23,36 +23,49 @@ import torch
 import torch.utils._pytree as pytree
 
 from . import _core
-from ._lab import (
-    Benchmark,
-    Bisection,
-    Progress,
-    Report,
-    Sensitivity,
-    Tuning,
-    Verification,
-    callback,
-)
+from ._benchmark import Benchmark
+from ._bisection import Bisection
+from ._progress import Progress, callback
+from ._record import Record
+from ._report import Report
+from ._sensitivity import Sensitivity
 from ._step import Step, warn_of_dropped
 from ._table import html_table
+from ._tuning import Tuning
+from ._verification import Verification
 
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """A place where a transformation applies; or, with a reason, one where it does not."""
+    """A site where a transformation applies."""
 
     transformation: str
     name: str
-    refused: str | None = None
 
     def __str__(self) -> str:
-        why = f": refused, {self.refused}" if self.refused else ""
-        return _core.printable(f"{self.transformation}  {self.name}{why}")
+        return _core.printable(f"{self.transformation}  {self.name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal(Record):
+    """A site that a transformation refuses, and why. The fields are those of ``refx inspect --json``."""
+
+    transformation: str
+    site: str
+    code: str
+    """Identifies the reason: a code of ``refx list --reasons``. It does not change in later versions."""
+    reason: str
+    """The reason as text. ``refx.explain(code)`` says what to do about it."""
+    nodes: tuple[str, ...] = dataclasses.field(repr=False)
+    """The names of the nodes that the reason is about."""
+
+    def __str__(self) -> str:
+        return _core.printable(f"{self.transformation}  {self.site}: refused, {self.reason}")
 
 
 @dataclasses.dataclass(frozen=True)
 class DetachedTensor:
-    """An original that left the model, see ``Model.detach``."""
+    """An original tensor that was removed from the model. See ``Model.detach``."""
 
     name: str
     dtype: torch.dtype
@@ -67,14 +80,14 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 class _Text(str):
-    """Prints as it is."""
+    """A string whose repr is the string itself."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def _name(transformation: Any) -> str:
-    """The library's name of a transformation: given as such, as a rule, or as a class or object of refx.fx."""
+def _registered_name(transformation: Any) -> str:
+    """The registered name of a transformation, which is given by its name, as a rule, or as a class or object of refx.fx."""
     name = getattr(transformation, "_name", transformation)
     if isinstance(name, str):
         return name
@@ -82,34 +95,40 @@ def _name(transformation: Any) -> str:
         own = transformation.__name__ if isinstance(transformation, type) else type(transformation).__name__
         raise _core.Error(
             f"{own} is Python code that edits a torch.fx.GraphModule, and a refx.Model has none: it takes the "
-            f"transformations of `refx list` and rules (refx.rule). Apply {own} to "
+            f"transformations that help(refx.fx) lists and rules (refx.rule). Apply {own} to "
             "`gm = model.to_exported().module()`, or write it as a rule, see docs/rules.md")
-    raise _core.Error(f"{transformation!r} is not a transformation: give a name of `refx list`, a class of refx.fx "
-                      "or a rule")
+    raise _core.Error(f"{transformation!r} is not a transformation: give a name, such as \"merge-linears\", a class "
+                      "of refx.fx or a rule")
 
 
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    """What is inside of lists, tuples and compositions, in order."""
+def _flatten(values: Iterable[Any]) -> Iterator[Any]:
+    """The items of nested lists, tuples and compositions, in order."""
     for value in values:
         parts = getattr(value, "_parts", value)  # of refx.fx.compose
         if isinstance(parts, (list, tuple)):
-            yield from _flat(parts)
+            yield from _flatten(parts)
         else:
             yield value
 
 
 def _names(transformations: Iterable[Any]) -> list[str]:
-    """As the program takes them: "all" is what ``refx list`` shows as such."""
-    return _core.find_transformations([_name(transformation) for transformation in _flat(transformations)])
+    """The names of the transformations. "all" is replaced by the names that it stands for."""
+    return _core.find_transformations([_registered_name(transformation) for transformation in _flatten(transformations)])
 
 
-def _step(what: Any) -> str:
-    """One step, or several by transformation or site, as the library takes it."""
-    return str(what.id if isinstance(what, Step) else what if isinstance(what, int) else _name(what))
+def _step_selector(what: Any) -> str:
+    """What selects steps: an id, a transformation or a site, as a string."""
+    if isinstance(what, Step):
+        return str(what.id)
+    if isinstance(what, (int, str)):
+        return str(what)
+    if isinstance(getattr(what, "_name", None), str):  # a rule, or a class or object of refx.fx
+        return _registered_name(what)
+    raise _core.Error(f"{what!r} selects no steps: give a step or its id, the name of a transformation or a pattern")
 
 
-def _of_its_file(method: _Method) -> _Method:
-    """What the method returns comes from the files of the models, so they must still be what they were."""
+def _requires_unchanged_files(method: _Method) -> _Method:
+    """Checks after the method that the files of the models, which the result was read from, have not changed."""
 
     @functools.wraps(method)
     def checked(self: Model, *args: Any, **kwargs: Any) -> Any:
@@ -122,39 +141,52 @@ def _of_its_file(method: _Method) -> _Method:
     return cast(_Method, checked)
 
 
-def _core_of(model: Model | None) -> Any:
+def _core_of(argument: str, model: Model | None) -> Any:
+    if model is not None and not isinstance(model, Model):
+        given = repr(model) if isinstance(model, (str, os.PathLike)) else f"a {type(model).__name__}"
+        raise TypeError(f"{argument} takes a refx.Model, such as refx.load(path), not {given}")
     return None if model is None else model._core
 
 
-def _list(value: str | Iterable[str]) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
+def _as_list(argument: str, value: str | Iterable[str]) -> list[str]:
+    values = [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+    for one in values:
+        if not isinstance(one, str):
+            raise TypeError(f"{argument} takes a string or a list of strings, not {value!r}")
+    return values
 
 
-def _only(patterns: str | Iterable[str] | None) -> list[str]:
-    """Patterns that choose sites. The library takes none of them for all sites; a list that came out empty means none."""
+def _as_path(argument: str, path: str | os.PathLike[str], what: str) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"{argument} takes the path of {what}, not {path!r}")
+    return os.fspath(path)
+
+
+def _patterns(patterns: str | Iterable[str] | None) -> list[str]:
+    """Patterns that choose sites. None, and the library's empty list, mean all sites; an empty list is a mistake."""
     if patterns is None:
         return []
-    chosen = _list(patterns)
+    chosen = _as_list("site", patterns)
     if not chosen:
-        raise _core.Error("only=[] chooses no site; leave `only` out, or give None, for all sites")
+        raise _core.Error("site=[] chooses no site; omit `site`, or pass None, for all sites")
     return chosen
 
 
 def _steps(core: Any) -> list[Step]:
-    return [Step(i, transformation, site, tuple(nodes), size, signature, lossy)
-            for i, transformation, site, nodes, size, signature, lossy in core.steps()]
+    return [Step(i, transformation, site, tuple(nodes), size, signature, numerics)
+            for i, transformation, site, nodes, size, signature, numerics in core.steps()]
 
 
 class _Folder:
-    """A temporary folder, gone when nobody holds it any more."""
+    """A temporary folder, which is deleted with its last reference."""
 
     def __init__(self, where: str | None):
         self.name = tempfile.mkdtemp(dir=where)
         weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
-def _folder(tensors: Iterable[Any]) -> _Folder:
-    """For a file with these tensors: in memory, where there is room."""
+def _make_folder(tensors: Iterable[Any]) -> _Folder:
+    """A folder for a file with these tensors: in memory, if there is room."""
     size = sum(tensor.nbytes for tensor in tensors if isinstance(tensor, torch.Tensor))
     memory = "/dev/shm"
     try:
@@ -167,10 +199,10 @@ def _folder(tensors: Iterable[Any]) -> _Folder:
 
 
 class Model:
-    """An exported program, and the history of its rewrites. See ``load`` and ``from_exported``.
+    """An exported program and the history of its rewrites. See ``load``, ``export`` and ``from_exported``.
 
-    Threads may use it at the same time. A change works on a copy, which takes the model's place when the
-    change is complete: calls that began before it see the model as it was. Changes take turns.
+    Threads may share a model. A change works on a copy, which replaces the model when the change is complete: calls
+    that began earlier see the model as it was. Changes run one after the other.
     """
 
     def __init__(self, core: _core.Model, folder: _Folder | None = None, allow_ops: Iterable[str] = ()):
@@ -184,7 +216,7 @@ class Model:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Any]:
-        """A copy to change, which is the model when the block ends without an exception."""
+        """A copy to change. It replaces the model when the block ends without an exception."""
         if self._changed_by == threading.get_ident():
             raise _core.Error("the model is being changed by the call that this one is made from, such as tune(); "
                               "change a copy: model.copy()")
@@ -202,110 +234,139 @@ class Model:
         """The text form of the graph, its tensors and modules."""
         return _Text(self._core.text())
 
-    @_of_its_file
+    @_requires_unchanged_files
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Parameters and persistent buffers by name. The tensors are the model's own."""
+        """Parameters and persistent buffers by name. The tensors share memory with the model."""
         return {name: tensor for name, tensor, kind, persistent in self._core.state()
                 if persistent and kind != "constant"}
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> Model:
-        """Gives the model other weights: those of its original, under the keys that the original has.
+        """Replaces the weights of the original, and applies the steps to the new weights.
 
-        The steps are applied to them again, in order, at the same sites: merged and folded weights are computed from
-        the new ones, and undo gives the new ones back exactly. An ``Error``, and no change, if a key is missing or
-        unknown, a shape or a dtype is another one, or a step does not apply to the new weights as it did.
+        The steps are applied again in order, at the same sites: merged and folded weights are computed from the new ones,
+        and undo returns the new ones bit for bit. If a key is missing or unknown, a shape or dtype differs, or a step does
+        not apply as it did before, that is an ``Error``, and nothing is changed.
+
+        Args:
+            state_dict: tensors under the keys of the original, all of them.
         """
         with self._changing() as core:
             core.load_weights(dict(state_dict))
         return self
 
     def to(self, device: torch.device | str) -> Model:
-        """Moves the model, its history included, and what its graph creates to a device.
+        """Moves the model, its history and the constants of its graph to a device.
 
-        There is no dtype here: an exported program names the dtypes that its operators compute in. Export the module in
-        the dtype you want, or apply a rule such as ``linear-in-bf16``.
+        There is no dtype argument, because an exported program names the dtypes that its operators compute in. Export the
+        module in the dtype you want, or apply a rule such as ``compute-linear-bf16``.
         """
         with self._changing() as core:
             core.move_to(torch.device(device))
         return self
 
-    def sites(self, *transformations: Any, only: str | Iterable[str] | None = None,
+    def sites(self, *transformations: Any, site: str | Iterable[str] | None = None,
               exclude: str | Iterable[str] = ()) -> list[Site]:
-        """Where these transformations (none: all) apply. The patterns are those of ``apply``."""
-        return [site for site in self._findings(transformations, only, exclude) if site.refused is None]
+        """The sites where transformations apply.
 
-    def refusals(self, *transformations: Any, only: str | Iterable[str] | None = None,
-                 exclude: str | Iterable[str] = ()) -> list[Site]:
-        """Where these transformations (none: all) do not apply although it looks so, and why."""
-        return [site for site in self._findings(transformations, only, exclude) if site.refused is not None]
-
-    def _findings(self, transformations: tuple[Any, ...], only: str | Iterable[str] | None,
-                  exclude: str | Iterable[str]) -> list[Site]:
-        names = _names(transformations) or [n for n, _ in _core.transformations()]
-        return [Site(*found) for found in self._core.find(names, _only(only), _list(exclude))]
-
-    def apply(self, *transformations: Any, only: str | Iterable[str] | None = None,
-              exclude: str | Iterable[str] = ()) -> list[Step]:
-        """Applies transformations, by name or class, or lists of them, at the sites that the patterns choose.
-
-        All of them, or none if one fails.
-
-        ``"all"`` stands for those that do not change results, except the few that ``refx list`` shows as not in it,
-        which pay on some machines only. A pattern (``*`` and ``?``) matches a
-        site by its name, or by the path of a module, tensor or node that it would rewrite; the path of a
-        module stands for everything in it. One that matches nothing is an error.
+        Args:
+            transformations: as for ``apply``. Without any: all.
+            site: patterns of the sites to use; None means all. See ``apply``.
+            exclude: patterns of the sites to leave out.
         """
+        found = self._findings(transformations, site, exclude)
+        return [Site(transformation, name) for transformation, name, refusal in found if refusal is None]
+
+    def refusals(self, *transformations: Any, site: str | Iterable[str] | None = None,
+                 exclude: str | Iterable[str] = ()) -> list[Refusal]:
+        """The sites where transformations are refused, and the reasons.
+
+        Args:
+            transformations: as for ``apply``. Without any: all.
+            site: patterns of the sites to use; None means all. See ``apply``.
+            exclude: patterns of the sites to leave out.
+        """
+        found = self._findings(transformations, site, exclude)
+        return [Refusal.from_json(dict(transformation=transformation, site=name, code=why[0], reason=why[1], nodes=why[2]))
+                for transformation, name, why in found if why is not None]
+
+    def _findings(self, transformations: tuple[Any, ...], site: str | Iterable[str] | None,
+                  exclude: str | Iterable[str]) -> list[tuple[str, str, tuple[str, str, list[str]] | None]]:
+        names = _names(transformations) or [n for n, _ in _core.transformations()]
+        return self._core.find(names, _patterns(site), _as_list("exclude", exclude))
+
+    def apply(self, *transformations: Any, site: str | Iterable[str] | None = None,
+              exclude: str | Iterable[str] = ()) -> list[Step]:
+        """Applies transformations in order, and returns the new steps. If one fails, none is applied.
+
+        Args:
+            transformations: names, classes or objects of refx.fx, rules, or lists of these. "all" means every transformation
+                that preserves results, except the few that help on some machines only; ``refx list`` shows them.
+            site: patterns of the sites to rewrite; None means all. A pattern (with ``*`` and ``?``) matches the name of a
+                site, or the path of a module, tensor or node that the site would rewrite. The path of a module matches
+                everything in it. A pattern that matches nothing is an error.
+            exclude: patterns of the sites to leave out.
+        """
+        names = _names(transformations)
+        if not names:
+            raise _core.Error('apply takes one or more transformations; "all" means every one that preserves results')
         with self._changing() as core:
-            ids = set(core.apply(_names(transformations), _only(only), _list(exclude)))
+            ids = set(core.apply(names, _patterns(site), _as_list("exclude", exclude)))
         return [step for step in _steps(core) if step.id in ids]
 
     def log(self) -> list[Step]:
-        """The steps that were applied and can be taken back, oldest first."""
+        """The steps in the history, oldest first. All of them can be reversed."""
         return _steps(self._core)
 
     def reverse(self, what: None | int | str | Step | Sequence[Any] = None, *, dependents: str = "reapply",
                 discard_changes: bool = False, base: str | os.PathLike[str] = "") -> Model:
-        """Takes steps back: a step or its id, a transformation's name, a pattern as of ``apply``, or a list of these.
+        """Reverses steps.
 
-        None stands for all.
-
-        Steps that were built on them are applied again, where ``dependents`` is "reapply"; one that cannot
-        be, since its rule is not loaded or does not match any more, is dropped with a warning.
-        ``base`` has the originals that were detached, see ``attach``; those alone that are needed come back.
+        Args:
+            what: a step or its id, the name of a transformation, a pattern as for ``apply``, or a list of these. None means
+                all steps.
+            dependents: what happens to later steps that build on a reversed one. "reapply" applies them again, and drops
+                with a warning those whose rule is not loaded or no longer matches. "cascade" reverses them, too. "refuse"
+                makes them an error.
+            discard_changes: discard changes of weights that cannot be carried back.
+            base: the file with the detached originals. Only the originals that are needed are read. See ``attach``.
         """
-        steps = None if what is None else [_step(one) for one in _flat([what])]
+        steps = None if what is None else [_step_selector(one) for one in _flatten([what])]
         with self._changing() as core:  # all of it or nothing
             dropped = core.reverse(steps, dependents, discard_changes, os.fspath(base))
         warn_of_dropped(dropped, stacklevel=3)
         return self
 
     def redo(self) -> bool:
-        """Brings the last reversed step back."""
+        """Restores the step that was reversed last. Returns False if there is none."""
         with self._changing() as core:
             return core.redo()
 
     def forget(self) -> None:
-        """Drops the history and the originals that it keeps."""
+        """Removes the history, and the originals that it keeps."""
         with self._changing() as core:
             core.forget()
 
     def detach(self) -> list[DetachedTensor]:
-        """Takes the originals that the history keeps out of the model, and of the file that ``save`` writes.
+        """Removes the originals from the model, and from the files that ``save`` writes.
 
-        Their names, lengths, dtypes and hashes stay. A step whose originals are gone is reversed with
-        ``base``, or after ``attach``. What costs nothing stays: parts of tensors that the model has.
+        Their names, sizes, dtypes and hashes stay. To reverse a step whose originals are detached, pass ``base``, or call
+        ``attach`` first. Originals that take no space, because the model uses their memory, stay. Returns the removed
+        tensors.
         """
         with self._changing() as core:
             return [DetachedTensor.of(*tensor) for tensor in core.detach()]
 
     def detached(self) -> list[DetachedTensor]:
-        """The originals that the model is without."""
+        """The originals that were removed from the model."""
         return [DetachedTensor.of(*tensor) for tensor in self._core.detached()]
 
     def attach(self, base: str | os.PathLike[str]) -> Model:
-        """Brings detached originals back from the file that was transformed, or a .safetensors file, or a folder of these.
+        """Restores detached originals.
 
-        One that is not what it was is refused by its name, and nothing is changed.
+        An original whose contents have changed is an error that names it, and nothing is changed.
+
+        Args:
+            base: the file that was transformed, a .safetensors file, or a folder of these.
         """
         with self._changing() as core:
             core.attach(os.fspath(base))
@@ -316,143 +377,208 @@ class Model:
         return Model(self._core.original(), self._folder, self._allow_ops)
 
     def copy(self) -> Model:
-        """Another model, with a history of its own and the same tensors."""
+        """A copy with its own history and the same tensors."""
         return Model(self._core.copy(), self._folder, self._allow_ops)
 
-    @_of_its_file
+    @_requires_unchanged_files
     def diff(self, other: Model | None = None) -> str:
-        """What differs from another model, or from this one's original to it; empty: nothing."""
+        """The differences from another model as text. The text is empty if there are none.
+
+        Args:
+            other: the other model. By default, the original of this model.
+        """
         if other is None:
             return _Text(self.original()._core.diff(self._core))
-        return _Text(self._core.diff(other._core))
+        return _Text(self._core.diff(_core_of("other", other)))
 
-    @_of_its_file
+    @_requires_unchanged_files
     def verify(self, against: Model | None = None, *, inputs: Any = None, steps: int = 0, per_step: bool = False,
-               power: bool = False, tolerance: float = 0, budget: float = 0, by_error: bool = False,
+               power: bool = False, tolerance: float = 0, budget: float = 0, sort: str = "step",
                batch: int = 0, threads: int | None = None, seed: int = 0, progress: Progress | None = None) -> Verification:
-        """Whether the model still computes what its original, or another model, does.
+        """Checks whether the model computes what its original does.
 
-        Both forms run in fp64 and in their own dtype. ``power`` says for each step how small a wrong
-        in what it made would be noticed; ``tolerance`` is a largest relative error instead of what
-        rounding explains; ``budget`` is the largest relative L2 error that lossy steps may make, and
-        with ``by_error`` the steps that cost most come first. ``inputs`` is ``(args, kwargs)`` or args
-        alone, or a list of such sets (of calls, for a model that keeps state); without it the file's sample
-        inputs and generated ones are used, or
-        generated ones with ``batch`` as the size of a dynamic first dimension. ``steps`` is how many calls
-        follow the first, on the state that the model keeps (docs/lab.md, "Sequences of calls"): each is
-        judged. It runs on one thread, unless told otherwise.
+        Both models run in fp64 and in their own dtype. Differences that rounding explains are accepted.
+
+        Args:
+            against: another model to compare with. By default, the original of this model.
+            inputs: ``(args, kwargs)``, or args alone, or a list of such sets of inputs (of calls, for a model that keeps
+                state). By default the sample inputs of the file are used, or generated inputs.
+            steps: for a model that keeps state: how many calls follow the first one (docs/lab.md, "Sequences of calls").
+            per_step: also check each step by itself.
+            power: also measure, for each step, the smallest error that would be detected.
+            tolerance: the largest relative error that is accepted, instead of what rounding explains.
+            budget: the largest relative L2 error that approximate steps may cause.
+            sort: the order of the steps: "step", or "error" for the largest error first.
+            batch: the size of a dynamic first dimension, for generated inputs.
+            threads: how many threads a run uses.
+            seed: of the generated inputs.
+            progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
         """
+        if sort not in ("step", "error"):
+            raise ValueError(f'sort is "step" or "error", not {sort!r}')
         return Verification.of(self._core.verify(
-            _core_of(against), inputs=inputs, steps=steps, per_step=per_step, power=power, tolerance=tolerance,
-            budget=budget, by_error=by_error, batch=batch, threads=threads, seed=seed, progress=callback(progress)))
+            _core_of("against", against), inputs=inputs, steps=steps, per_step=per_step, power=power, tolerance=tolerance,
+            budget=budget, by_error=sort == "error", batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
-    @_of_its_file
-    def sensitivity(self, *transformations: Any, only: str | Iterable[str] | None = None, exclude: str | Iterable[str] = (),
+    @_requires_unchanged_files
+    def sensitivity(self, *transformations: Any, site: str | Iterable[str] | None = None, exclude: str | Iterable[str] = (),
                     inputs: Any = None, steps: int = 0, reversed: bool = False, batch: int = 0,
                     threads: int | None = None, seed: int = 0, progress: Progress | None = None) -> Sensitivity:
-        """Which layers suffer most from lossy rewrites: the error that each makes by itself, by one run each.
+        """Measures the error that each approximate step causes by itself, by one run for each.
 
-        Of the lossy steps that the model has, and of what ``transformations`` would do besides, on a
-        copy; with ``reversed`` also of steps that were taken back. ``only`` and ``exclude`` are those of
-        ``apply``. ``inputs`` is ``(args, kwargs)`` or
-        args alone, or a list of such calls; without it the file's sample inputs or generated ones are used.
-        ``steps`` is how many calls follow the first, on the state that the model keeps.
+        Args:
+            transformations: approximate transformations to try on a copy, in addition to the steps of the model.
+            site: patterns of the sites to use; None means all. See ``apply``.
+            exclude: patterns of the sites to leave out.
+            inputs: ``(args, kwargs)``, or args alone, or a list of such calls. By default the sample inputs of the file
+                are used, or generated inputs.
+            steps: for a model that keeps state: how many calls follow the first one (docs/lab.md, "Sequences of calls").
+            reversed: also measure approximate steps that were reversed.
+            batch: the size of a dynamic first dimension, for generated inputs.
+            threads: how many threads a run uses.
+            seed: of the generated inputs.
+            progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
         """
         return Sensitivity.of(self._core.sensitivity(
-            _names(transformations), only=_only(only), exclude=_list(exclude), inputs=inputs, steps=steps,
+            _names(transformations), site=_patterns(site), exclude=_as_list("exclude", exclude), inputs=inputs, steps=steps,
             reversed=reversed, batch=batch, threads=threads, seed=seed, progress=callback(progress)))
 
-    @_of_its_file
+    @_requires_unchanged_files
     def bench(self, against: Model | None = None, *, inputs: Any = None, steps: int = 0, batch: int = 0,
               threads: int | None = None, device: str = "", cuda_graph: bool = False,
               per_step: bool = False, rounds: int = 10, seconds: float = 3, seed: int = 0,
               progress: Progress | None = None) -> Benchmark:
-        """Measures the model against its original, or another one, in turns.
+        """Measures how much faster the model is than its original. Both run in turns.
 
-        ``inputs`` is ``(args, kwargs)`` or args alone, or a list of such calls; without it the file's
-        sample inputs or generated ones are used, with ``batch`` as the size of a dynamic first dimension.
-        ``steps`` is how many calls follow the first, on the state that the model keeps: those are timed.
+        Args:
+            against: another model to compare with. By default, the original of this model.
+            inputs: ``(args, kwargs)``, or args alone, or a list of such calls. By default the sample inputs of the file
+                are used, or generated inputs.
+            steps: for a model that keeps state: how many calls follow the first one (docs/lab.md, "Sequences of calls").
+            batch: the size of a dynamic first dimension, for generated inputs.
+            threads: how many threads a run uses.
+            device: such as "cuda".
+            cuda_graph: run both models as CUDA graphs.
+            per_step: also measure the model without each step.
+            rounds: how many rounds to measure.
+            seconds: how long to measure, about.
+            seed: of the generated inputs.
+            progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
         """
         return Benchmark.of(self._core.bench(
-            _core_of(against), inputs=inputs, steps=steps, batch=batch, threads=threads, device=device,
+            _core_of("against", against), inputs=inputs, steps=steps, batch=batch, threads=threads, device=device,
             cuda_graph=cuda_graph, per_step=per_step, rounds=rounds, seconds=seconds, seed=seed,
             progress=callback(progress)))
 
-    @_of_its_file
-    def tune(self, *transformations: Any, only: str | Iterable[str] | None = None, exclude: str | Iterable[str] = (),
+    @_requires_unchanged_files
+    def tune(self, *transformations: Any, site: str | Iterable[str] | None = None, exclude: str | Iterable[str] = (),
              inputs: Any = None, steps: int = 0, batch: int = 0, threads: int | None = None,
              device: str = "", seconds: float = 3, seed: int = 0,
-             budget: float = 0, metric: Callable[[Model], float | bool] | None = None,
-             prefer: str = "speed", record: str | os.PathLike[str] = "",
-             known: Iterable[str | os.PathLike[str]] = (),
+             budget: float = 0, accept: Callable[[Model], bool | float] | None = None, accept_min: float | None = None,
+             prefer: str = "speed", trials: str | os.PathLike[str] = "", resume: str | os.PathLike[str] = "",
              progress: Progress | None = None) -> Tuning:
-        """Keeps the rewrites that pay on this machine and these inputs, and reverses the others.
+        """Keeps the rewrites that make the model faster on this machine, and reverses the others.
 
-        ``only`` and ``exclude`` are those of ``apply``: other sites and steps stay as they are.
-        ``budget`` is the largest relative L2 error that lossy rewrites may make; with a ``metric``, a
-        function of a model, the largest number that it may give. Without a budget the metric says by
-        True or False whether a model will do. ``prefer`` is "speed" or "size". ``inputs`` is
-        ``(args, kwargs)`` or args alone, or a list of such sets, as ``--inputs`` is repeated: what is chosen on
-        some is proven on the others (a third of all sets), or on generated ones. For a model that keeps state
-        a list is a sequence of calls, and a list of lists are sets.
-        ``steps`` is how many calls follow the first, on the state that the model keeps: what is fastest
-        there is chosen. ``record`` is a file to which every trial is added, ``known`` are files of trials that need
-        not be made again.
+        Args:
+            transformations: what to try. Without any: all that preserve results.
+            site: patterns of the sites and steps to decide about; None means all. See ``apply``.
+            exclude: patterns of the sites and steps to leave as they are.
+            inputs: ``(args, kwargs)``, or args alone, or a list of such sets of inputs (of calls, for a model that keeps
+                state). By default the sample inputs of the file are used, or generated inputs.
+                With several sets, a third of them is used for the final comparison only.
+            steps: for a model that keeps state: how many calls follow the first one (docs/lab.md, "Sequences of calls").
+            batch: the size of a dynamic first dimension, for generated inputs.
+            threads: how many threads a run uses.
+            device: such as "cuda".
+            seconds: how long to measure each pair of models, about.
+            seed: of the generated inputs.
+            budget: the largest relative L2 error that approximate rewrites may cause. 0: no limit.
+            accept: a test of candidates. It takes a model, and returns whether it is accepted, or its score.
+            accept_min: the smallest score that is accepted.
+            prefer: "speed" or "size".
+            trials: a file to which every measurement is appended.
+            resume: a file of trials that are not measured again.
+            progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
         """
         if prefer not in ("speed", "size"):
             raise ValueError(f'prefer is "speed" or "size", not {prefer!r}')
         with self._changing() as core:
             return Tuning.of(core.tune(
-                _names(transformations), only=_only(only), exclude=_list(exclude), inputs=inputs, steps=steps,
-                batch=batch, threads=threads, device=device, seconds=seconds, seed=seed, budget=0 if metric else budget,
-                ask=self._asked(metric, budget), smaller=prefer == "size",
-                record=os.fspath(record), known=[os.fspath(path) for path in known],
+                _names(transformations), site=_patterns(site), exclude=_as_list("exclude", exclude), inputs=inputs, steps=steps,
+                batch=batch, threads=threads, device=device, seconds=seconds, seed=seed, budget=budget,
+                accept=self._acceptance_test(accept, accept_min), smaller=prefer == "size",
+                trials=_as_path("trials", trials, "the file of trials to write"),
+                resume=_as_path("resume", resume, "a file of trials"),
                 progress=callback(progress)))
 
-    def _asked(self, metric: Callable[[Model], float | bool] | None,
-               budget: float) -> Callable[[Any], tuple[bool, float | None]] | None:
-        if metric is None:
+    def _acceptance_test(self, accept: Callable[[Model], bool | float] | None,
+                         accept_min: float | None) -> Callable[[Any], tuple[bool, float | None]] | None:
+        """A function that returns whether a candidate is accepted, and its score."""
+        if accept is None:
+            if accept_min is not None:
+                raise _core.Error("accept_min is the smallest score that is accepted: pass accept, which returns the score")
             return None
+        if not callable(accept):
+            raise TypeError("accept takes a function of a refx.Model that returns True, False or a score, "
+                            f"not {accept!r}")
 
-        def ask(core: Any) -> tuple[bool, float | None]:
-            said = metric(Model(core, self._folder))
-            if budget:
-                return float(said) <= budget, float(said)
-            return bool(said), None
+        def test(core: Any) -> tuple[bool, float | None]:
+            answer = accept(Model(core, self._folder))
+            if answer is None:
+                raise _core.Error("accept returned None: it must return True, False or a score")
+            if accept_min is None:
+                if isinstance(answer, (int, float)) and not isinstance(answer, bool):  # all but 0 would be accepted
+                    raise _core.Error(f"accept returned the score {answer}: pass accept_min, the smallest score that is accepted")
+                return bool(answer), None
+            return float(answer) >= accept_min, float(answer)
 
-        return ask
+        return test
 
-    @_of_its_file
+    @_requires_unchanged_files
     def bisect(self, check: Callable[[Model], bool | None] | float | str, *, inputs: Any = None,
                steps: int = 0, seed: int = 0, journal: str | os.PathLike[str] = "",
                progress: Progress | None = None) -> Bisection:
-        """The smallest sets of steps that make a check fail.
+        """Finds the smallest sets of steps that make a check fail.
 
-        The check is a function of a model that returns True (good), False (bad) or None (cannot
-        say); or a number, the largest relative error; or a command of the shell with {} for the path
-        of a file, whose exit code is 0 (good), 125 (cannot say) or 1 to 124 (bad). ``inputs`` and ``steps``
-        are those of ``verify``, for a number. With ``journal``,
-        a search that is cut short goes on where it was.
+        Args:
+            check: a function that takes a model and returns True (good), False (bad) or None (undecided); or a number, the
+                largest relative error; or a shell command in which {} stands for the path of a file, with the exit codes
+                0 (good), 125 (undecided) and 1 to 124 (bad).
+            inputs: as for ``verify``, if ``check`` is a number.
+            steps: as for ``verify``, if ``check`` is a number.
+            seed: of the generated inputs.
+            journal: a file that records the search, so that it can be continued after an interruption.
+            progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
         """
-        path, told = os.fspath(journal), callback(progress)
+        path, on_progress = os.fspath(journal), callback(progress)
         if isinstance(check, str):
-            result = self._core.bisect_by_command(check, path, told)
+            result = self._core.bisect_by_command(check, path, on_progress)
         elif callable(check):
             judge = check
             result = self._core.bisect(lambda core: judge(Model(core, self._folder)), path,
-                                       getattr(check, "__qualname__", ""), told)
+                                       getattr(check, "__qualname__", ""), on_progress)
         else:
             result = self._core.bisect_within(float(check), path, inputs=inputs, steps=steps, seed=seed,
-                                              progress=told)
-        return Bisection.of(result, self.log())
+                                              progress=on_progress)
+        return Bisection.of_steps(result, self.log())
 
     def report(self, path: None | str | os.PathLike[str] = None, *, title: str = "",
                verify: bool = True, bench: bool = True, per_step: bool = False, inputs: Any = None,
                threads: int | None = None, seconds: float = 3, seed: int = 0,
                progress: Progress | None = None) -> Report:
-        """A page about the model, its steps and what they do, written to ``path`` if it is given.
+        """Writes a page about the model, its steps and their effect. A notebook shows it inline.
 
-        A notebook shows it inline.
+        Args:
+            path: the file to write. By default, none.
+            title: of the page.
+            verify: also verify the model.
+            bench: also benchmark the model.
+            per_step: also verify and benchmark each step.
+            inputs: ``(args, kwargs)``, or args alone. By default the sample inputs of the file are used, or generated inputs.
+            threads: how many threads a run uses.
+            seconds: how long to benchmark, about.
+            seed: of the generated inputs.
+            progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
         """
         page = Report(self._core.report(
             title=title, verify=verify, bench=bench, per_step=per_step, inputs=inputs, threads=threads,
@@ -462,53 +588,52 @@ class Model:
             self._core.write_report(os.fspath(path), page)
         return page
 
-    @_of_its_file
+    @_requires_unchanged_files
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the model, without autograd, on what the exported module took.
+        """Runs the model, without autograd, with the arguments of the exported module.
 
-        Arguments may be containers that are registered with ``torch.utils._pytree``, such as the
-        caches of transformers; what the exported module returned as one comes back as one, where
-        its class is registered.
+        Arguments and outputs may be containers that are registered with ``torch.utils._pytree``, such as the caches of
+        transformers.
 
-        State that the model writes (caches, counters) belongs to its runs: each goes on where the last one ended, and
-        the tensors of the model, which ``save`` writes, stay as they are. See
-        ``run_state`` and ``reset_state``. A rewrite starts anew.
+        State that the model writes (caches, counters) belongs to the runs: each run continues with the state that the last
+        one left, and the tensors of the model, which ``save`` writes, do not change. A rewrite resets the state. See
+        ``run_state`` and ``reset_state``.
 
-        Threads may call it at the same time: calls run in parallel, and those of a model that writes state
-        one after the other.
+        Threads may call the model at the same time. Calls run in parallel, except that calls of a model that writes state
+        run one after the other.
         """
         core, executor = self._ready()
-        return _nested_as(core.output_spec(), core.run(executor, args, kwargs))
+        return _restore_classes(core.output_spec(), core.run(executor, args, kwargs))
 
     __call__ = forward
 
     def _ready(self) -> tuple[Any, Any]:
-        """The model as it is now, and its executor: one for all threads, because state belongs to it."""
+        """The current model and its executor. All threads share the executor, because the state belongs to it."""
         with self._executor_lock:
             core = self._core
             if self._executor is None or self._executor.revision() != core.revision():
                 self._executor = _core.Executor(core)
             return core, self._executor
 
-    @_of_its_file
+    @_requires_unchanged_files
     def run_state(self) -> dict[str, torch.Tensor]:
         """The state that runs of the model may write, by name, as the last run left it.
 
-        The next run writes into these tensors; whoever writes into them sets the state.
+        The next run uses these tensors. To set the state, write into them.
         """
         return dict(self._ready()[1].state())
 
     def reset_state(self) -> None:
-        """The next run starts from the state that the model has."""
+        """Resets the state: the next run starts with the state that is saved in the model."""
         self._ready()[1].reset_state()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file that ``torch.export.load`` reads, with the history inside it."""
+        """Writes a file that ``torch.export.load`` reads, with the history inside."""
         self._core.save(os.fspath(path))
 
     def to_exported(self) -> torch.export.ExportedProgram:
-        """The model as it is now, as an ExportedProgram."""
-        folder = _folder(self.state_dict().values())
+        """The current model as an ExportedProgram."""
+        folder = _make_folder(self.state_dict().values())
         path = os.path.join(folder.name, "model.pt2")
         self.save(path)
         return torch.export.load(path)
@@ -528,7 +653,7 @@ class Model:
     def _repr_html_(self) -> str:
         nodes, tensors, _ = self._core.counts()
         steps = html_table(["step", "transformation", "site"],
-                           [[str(step.id), step.transformation, step.site] for step in self.log()])
+                           [[step.id, step.transformation, step.site] for step in self.log()])
         return (f"<p><b>refx.Model</b>: {nodes} nodes, {tensors} tensors</p>{steps}"
                 f"<details><summary>graph</summary><pre>{html.escape(self._core.text())}</pre></details>")
 
@@ -537,25 +662,25 @@ class Model:
 _PLAIN = ("builtins.tuple", "builtins.list", "builtins.dict")
 
 
-def _classes(part: Any) -> Iterator[str]:
-    """The names of the classes in a treespec, but for tuples, lists and dicts."""
+def _class_names(part: Any) -> Iterator[str]:
+    """The names of the classes in a treespec, except tuples, lists and dicts."""
     if part["type"] is not None:
         if part["type"] not in _PLAIN:
             yield part["type"]
         for child in part["children_spec"]:
-            yield from _classes(child)
+            yield from _class_names(child)
 
 
 @functools.lru_cache(maxsize=64)
-def _tree(spec: str) -> pytree.TreeSpec | None:
-    """How an output is nested, if it has other classes than tuples, lists and dicts.
+def _custom_treespec(spec: str) -> pytree.TreeSpec | None:
+    """The treespec of an output, if it contains other classes than tuples, lists and dicts.
 
-    LookupError where such a class is not registered here. Values of enums are left alone: torch would
-    import what the file names.
+    Raises LookupError if such a class is not registered here. Enum values are not resolved, because torch would import
+    what the file names.
     """
     if not spec or "__enum__" in spec:
         return None
-    classes = list(_classes(json.loads(spec)[1]))
+    classes = list(_class_names(json.loads(spec)[1]))
     for name in classes:
         if name not in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
             _import_transformers(name)
@@ -565,7 +690,7 @@ def _tree(spec: str) -> pytree.TreeSpec | None:
 
 
 def _import_transformers(name: str) -> None:
-    """Imports the module of a class of transformers, which registers it then, if transformers is in use here.
+    """Imports the module of a class of transformers, which registers the class, if transformers is in use here.
 
     Nothing else is imported: a file does not decide which code runs.
     """
@@ -581,10 +706,10 @@ def _warn_unregistered(name: str) -> None:
                   f"a tuple is returned instead. Import {name.rpartition('.')[0] or name} first", stacklevel=5)
 
 
-def _nested_as(spec: str, output: Any) -> Any:
-    """The output with the classes that the exported module returned, where they are registered."""
+def _restore_classes(spec: str, output: Any) -> Any:
+    """The output with the classes that the exported module returned, if they are registered."""
     try:
-        tree = _tree(spec)
+        tree = _custom_treespec(spec)
     except LookupError as missing:
         _warn_unregistered(missing.args[0])
         return output
@@ -594,14 +719,14 @@ def _nested_as(spec: str, output: Any) -> Any:
 
 
 def _namespaces(program: torch.export.ExportedProgram) -> set[str]:
-    """Of the operators that a program calls."""
+    """The namespaces of the operators that a program calls."""
     return {node.target.namespace for module in program.graph_module.modules()
             if isinstance(module, torch.fx.GraphModule) for node in module.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload)}
 
 
-def _through_file(program: torch.export.ExportedProgram, allow_ops: list[str]) -> Model:
-    folder = _folder([*program.state_dict.values(), *program.constants.values()])
+def _load_via_file(program: torch.export.ExportedProgram, allow_ops: list[str]) -> Model:
+    folder = _make_folder([*program.state_dict.values(), *program.constants.values()])
     path = os.path.join(folder.name, "model.pt2")
     torch.export.save(program, path)
     return Model(_core.load(path, True, allow_ops), folder, allow_ops)
@@ -609,25 +734,39 @@ def _through_file(program: torch.export.ExportedProgram, allow_ops: list[str]) -
 
 def load(path: str | os.PathLike[str], *, history: bool = True,
          allow_ops: str | Iterable[str] = ()) -> Model:
-    """Reads what ``torch.export.save`` or ``Model.save`` wrote, without running any pickle.
+    """Reads a file of ``torch.export.save`` or ``Model.save``, without running pickle.
 
-    When the model runs, it may call the operators of aten that are in a table of those tried with
-    hostile arguments, and those that ``allow_ops`` names: ``"mylib"`` (all of that namespace) or
-    ``"aten.from_file"``.
+    Args:
+        path: the file.
+        history: False ignores the history in the file.
+        allow_ops: operators that the model may call besides those of aten that were tested with hostile arguments: a
+            namespace such as "mylib", or a name such as "aten.from_file".
     """
-    return Model(_core.load(os.fspath(path), history, _list(allow_ops)), None, _list(allow_ops))
+    return Model(_core.load(os.fspath(path), history, _as_list("allow_ops", allow_ops)), None, _as_list("allow_ops", allow_ops))
 
 
 def from_exported(program: torch.export.ExportedProgram, *,
                   allow_ops: str | Iterable[str] = ()) -> Model:
-    """An ExportedProgram as a Model. It may call operators of the namespaces that the program uses."""
+    """Makes a Model of an ExportedProgram. It may call the operators of the namespaces that the program uses.
+
+    Args:
+        program: what ``torch.export.export`` returned.
+        allow_ops: further operators that the model may call. See ``load``.
+    """
     if not isinstance(program, torch.export.ExportedProgram):
-        raise TypeError(f"from_exported takes what torch.export.export returns, not a {type(program).__name__}; "
+        raise TypeError(f"from_exported takes an ExportedProgram, not a {type(program).__name__}; "
                         "refx.export(module, args) does both")
-    return _through_file(program, [*_list(allow_ops), *sorted(_namespaces(program))])
+    return _load_via_file(program, [*_as_list("allow_ops", allow_ops), *sorted(_namespaces(program))])
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None,
            **options: Any) -> Model:
-    """``torch.export.export`` and ``from_exported`` in one."""
+    """Exports a module with ``torch.export.export`` and makes a Model of the program.
+
+    Args:
+        module: the module.
+        args: sample arguments.
+        kwargs: sample keyword arguments.
+        options: further options of ``torch.export.export``, such as ``dynamic_shapes``.
+    """
     return from_exported(torch.export.export(module, args, kwargs, **options))

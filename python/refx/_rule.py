@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules: rewrites that are written down, as text or as a Python class.
+"""Declarative rewrite rules, as text or as a Python class.
 
-A class is traced and printed as the text of a rule, which the library reads: the text is the truth.
+A class is traced and printed as the text of a rule. The library reads only the text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .fx._functions import name_of
 
 
 class _Kind(str):
-    """What a variable of a rule stands for, by its word in the language."""
+    """The kind of a variable of a rule, by its word in the rule language."""
 
 
 Weight = Annotated[torch.Tensor, _Kind("weight")]  # a parameter, a buffer or a constant of the model
@@ -40,7 +40,7 @@ _KINDS: dict[object, str] = {inspect.Parameter.empty: "", torch.Tensor: "", floa
 
 @dataclasses.dataclass(frozen=True)
 class Matched:
-    """A tensor that a variable of a rule stands for at one place of a model."""
+    """A tensor that a variable of a rule matched in a model."""
 
     name: str  # of the node, or of the weight in the state dict
     shape: tuple[int | str, ...] | None  # "s0" where it is dynamic; None where nothing is known
@@ -52,37 +52,40 @@ Check = Callable[[dict[str, typing.Any]], str | None]
 
 
 class Rule:
-    """A rewrite that is written down. See ``rule`` and ``rules``."""
+    """A declarative rewrite rule. See ``rule`` and ``rules``."""
 
     def __init__(self, core: _core.Rule, check: Check | None = None) -> None:
         self._core = core
         self._check = check
         self.__qualname__ = core.name
         if check is not None:
-            core.set_check(_asked(check, f"{core.name}: check"))
+            core.set_check(_call_check(check, f"{core.name}: check"))
         self.__doc__ = core.summary
         self._register()
 
     @property
     def name(self) -> str:
+        """The name of the rule."""
         return self._core.name
 
     @property
     def summary(self) -> str:
+        """One line that says what the rule does."""
         return self._core.summary
 
     @property
     def text(self) -> str:
-        """The rule as the library reads it."""
+        """The rule in the rule language."""
         return self._core.text
 
     @property
     def preserves_computation(self) -> bool:
+        """Whether results stay the same up to rounding."""
         return self._core.preserves_computation
 
     @property
     def _name(self) -> str:
-        """The library's name of it. Who asks uses it, so it has to be this rule that has the name."""
+        """The registered name. The rule is registered again if another rule has taken its name."""
         if _registered.get(self.name) is not self:
             self._register()
         return self.name
@@ -106,7 +109,11 @@ _registered: dict[str, Rule] = {}  # who has a name now
 
 
 def rules(source: str | os.PathLike[str]) -> list[Rule]:
-    """The rules of a file, or of a text: a string of several lines."""
+    """Reads rules.
+
+    Args:
+        source: the path of a file, or a text of several lines.
+    """
     if isinstance(source, str) and "\n" in source:
         found = _core.parse_rules(source)
     else:
@@ -115,7 +122,7 @@ def rules(source: str | os.PathLike[str]) -> list[Rule]:
 
 
 def one(text: str) -> Rule:
-    """The rule of a text."""
+    """The rule in a text that has exactly one."""
     found = rules(text)
     if len(found) != 1:
         raise _core.Error(f"expected one rule, found {len(found)}")
@@ -123,7 +130,7 @@ def one(text: str) -> Rule:
 
 
 def rule(cls: type) -> Rule:
-    """A rule from a class of small functions, which are traced by torch.fx.
+    """Makes a rule of a class of small functions, which are traced by torch.fx.
 
         @refx.rule
         class MergeLora:
@@ -133,16 +140,19 @@ def rule(cls: type) -> Rule:
             def once(W, A, B, s): return {"M": W + s * (B @ A)}
             def after(x, M): return F.linear(x, M)
 
-    ``before`` is what is looked for, or a list of functions for several ways to write it. Its
-    arguments are the rule's variables: tensors, or what the annotation says (``refx.Weight``,
-    ``float``, ``refx.Factor``, ``int``, ``bool``, ``torch.dtype``, ``refx.Any``); one with a default may
-    be missing in a model. ``once`` computes new weights, when the model is rewritten, from variables
-    that it takes by name. ``after`` is what takes the place of ``before``. ``where`` is a string of
-    conditions: ``"rank(x) == 2; floating(x)"``; ``approximate = True`` says that results may differ by
-    more than rounding. ``check`` takes what the variables stand for, a dict with a ``Matched`` for every
-    tensor, and returns None, or why the rule is not to be applied there.
+    The class may have:
 
-    The rule's name is that of the class: ``merge-lora``.
+    - ``before``: the pattern, or a list of functions for several forms of it. Its arguments are the variables of the
+      rule: tensors, or what the annotation says (``refx.Weight``, ``float``, ``refx.Factor``, ``int``, ``bool``,
+      ``torch.dtype``, ``refx.Any``). A variable with a default value may be absent in a model.
+    - ``once``: computes new weights when the model is rewritten. Its arguments are variables, by name.
+    - ``after``: the replacement.
+    - ``where``: conditions as a string, such as ``"rank(x) == 2; floating(x)"``.
+    - ``approximate = True``: results may differ by more than rounding.
+    - ``check``: takes the matched variables as a dict, with a ``Matched`` for every tensor, and returns None, or the
+      reason why the rule does not apply there.
+
+    The name of the rule is derived from that of the class: ``merge-lora``.
     """
     parts = {name: part for name, part in vars(cls).items() if not name.startswith("__")}
     text = _text_of(cls, parts)
@@ -155,14 +165,17 @@ def rule(cls: type) -> Rule:
     return made
 
 
-def either(value: typing.Any, otherwise: typing.Any) -> typing.Any:
-    """In ``once`` and ``after``: a variable, or something else where the model does without it."""
+def value_or(value: typing.Any, default: typing.Any) -> typing.Any:
+    """In ``once`` and ``after``: a variable, or ``default`` where the model does without it."""
     if isinstance(value, Proxy):
-        return value.tracer.create_proxy("call_function", either, (value, otherwise), {})
-    return otherwise if value is None else value
+        return value.tracer.create_proxy("call_function", value_or, (value, default), {})
+    return default if value is None else value
 
 
-def _asked(check: Check, name: str) -> Callable[[dict[str, tuple[bool, typing.Any]]], str]:
+either = value_or  # its former name
+
+
+def _call_check(check: Check, name: str) -> Callable[[dict[str, tuple[bool, typing.Any]]], str]:
     def ask(variables: dict[str, tuple[bool, typing.Any]]) -> str:
         reason = check({name: Matched(*value) if tensor else value
                         for name, (tensor, value) in variables.items()})
@@ -194,7 +207,7 @@ def _text_of(cls: type, parts: Mapping[str, typing.Any]) -> str:
     taken = {*variables, "rule", "before", "once", "after", "where", "or", "return"}
     for form in forms:
         lines.append("or:" if len(lines) > 1 else f"before({', '.join(variables.values())}):")
-        lines += _returning(_trace(cls, form), taken)
+        lines += _return_lines(_trace(cls, form), taken)
     if "once" in parts:
         traced = _trace(cls, _function(cls, "once", parts["once"]))
         results = traced.result
@@ -206,7 +219,7 @@ def _text_of(cls: type, parts: Mapping[str, typing.Any]) -> str:
                     if not (isinstance(value, Node) and printer.names.get(value) == key)]
         lines += ["once:", *_indented([*printer.lines, *computed])]
         taken |= set(printer.names.values())
-    lines += ["after:", *_returning(_trace(cls, _function(cls, "after", parts["after"])), taken)]
+    lines += ["after:", *_return_lines(_trace(cls, _function(cls, "after", parts["after"])), taken)]
     if "where" in parts:
         lines += ["where:", *_indented(line.strip() for line in parts["where"].splitlines() if line.strip())]
     return "\n".join(lines) + "\n"
@@ -238,14 +251,14 @@ def _variables(cls: type, forms: list[FunctionType]) -> dict[str, str]:
         except NameError as error:
             raise _core.Error(f"{name}: {error}") from None
         for parameter in signature.parameters.values():
-            declared = _declared(name, parameter)
+            declared = _declaration(name, parameter)
             if variables.setdefault(parameter.name, declared) != declared:
                 raise _core.Error(f"{name} takes '{declared}', which another form of 'before' takes as "
                                   f"'{variables[parameter.name]}'")
     return variables
 
 
-def _declared(function: str, parameter: inspect.Parameter) -> str:
+def _declaration(function: str, parameter: inspect.Parameter) -> str:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise _core.Error(f"{function} takes '*{parameter.name}'; a rule has a fixed number of variables")
     annotation = parameter.annotation
@@ -301,7 +314,7 @@ def _trace(cls: type, function: FunctionType) -> _Traced:
     return _Traced(name, graph, output.args[0], named)
 
 
-def _returning(traced: _Traced, taken: set[str]) -> list[str]:
+def _return_lines(traced: _Traced, taken: set[str]) -> list[str]:
     printer = _Printer(traced, taken, {})
     results = traced.result if isinstance(traced.result, (list, tuple)) else [traced.result]
     shown = ", ".join(printer.shown(result) for result in results)
@@ -320,7 +333,7 @@ _INFIX = {
     operator.floordiv: ("//", _PRODUCT, _PRODUCT, _SIGN), operator.mod: ("%", _PRODUCT, _PRODUCT, _SIGN),
     operator.pow: ("**", _POWER, _WORD, _SIGN),
 }
-_FUNCTIONS = {operator.matmul: "aten.matmul", math.sqrt: "sqrt", either: "either",
+_FUNCTIONS = {operator.matmul: "aten.matmul", math.sqrt: "sqrt", value_or: "value_or",
               torch.is_floating_point: "floating"}
 _METHODS = {"dim": "rank", "ndimension": "rank", "is_floating_point": "floating", "numel": "numel"}
 _ATTRIBUTES: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -362,7 +375,7 @@ class _Printer:
                 own = traced.named.get(node) if node not in returned else None
                 if own is None and len(node.users) < 2:
                     continue
-                name = next(_free(own or node.name, used))
+                name = next(_free_names(own or node.name, used))
             line = self.shown(node)
             self.lines.append(f"{name} = {line}")
             self.names[node] = name
@@ -440,7 +453,7 @@ def _without_defaults(function: Callable[..., typing.Any],
             if isinstance(value, Node) or key not in formal or value != formal[key].default}
 
 
-def _free(name: str, taken: set[str]) -> Iterator[str]:
+def _free_names(name: str, taken: set[str]) -> Iterator[str]:
     if name not in taken:
         yield name
     yield from (f"{name}_{i}" for i in range(2, sys.maxsize) if f"{name}_{i}" not in taken)

@@ -4,8 +4,9 @@
 
 #include "bind.h"
 
-#include "hints.h"
 #include "refx/explain.h"
+#include "refx/hint.h"
+#include "refx/old_names.h"
 #include "refx/registry.h"
 #include "refx/target.h"
 #include "util/printable.h"
@@ -23,11 +24,11 @@ void bind_errors(py::module_& m) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const UnmatchedPattern& e) {
-      const char* argument = e.of() == UnmatchedPattern::Of::only ? "only=" : "exclude=";
+      const char* argument = e.of() == UnmatchedPattern::Of::site ? "site=" : "exclude=";
       const std::string problem = argument + e.problem("`Model.sites()` lists the sites");
       PyErr_SetString(error.ptr(), printable(problem).c_str());
     } catch (const HintedError& e) {
-      PyErr_SetString(error.ptr(), printable(e.said(in_arguments)).c_str());
+      PyErr_SetString(error.ptr(), printable(e.message(hint_as_argument)).c_str());
     } catch (const Error& e) {
       PyErr_SetString(error.ptr(), printable(e.what()).c_str());
     } catch (const InternalError& e) {
@@ -45,7 +46,7 @@ PYBIND11_MODULE(_core, m) {
   bind_errors(m);
   m.def(
       "printable", [](const std::string& name) { return refx::printable(name); }, py::arg("name"),
-      "A name as it is shown to a person, its control characters as escapes.");
+      "A name with its control characters as escapes.");
   m.def(
       "transformations",
       [] {
@@ -62,8 +63,21 @@ PYBIND11_MODULE(_core, m) {
         return found;
       },
       py::arg("names"), "The names themselves, and for \"all\" those that it stands for.");
-  m.def("explain", &refx::explain, py::arg("what"),
-        "What a transformation does, by its name; or what a refusal means, by its reason.");
+  m.def(
+      "all_names", [](const std::string& name) { return refx::all_names(name); }, py::arg("name"),
+      "The current name of a transformation, followed by its former names.");
+  m.def(
+      "old_names",
+      [] {
+        std::vector<std::pair<std::string, std::string>> all;
+        for (const refx::OldName& known : refx::old_names())
+          all.emplace_back(known.old, known.current);
+        return all;
+      },
+      "Former names of transformations, each with the current one.");
+  m.def(
+      "explain", &refx::explain, py::arg("what"),
+      "Explains a transformation by its name, or a reason for a refusal by its code or its text.");
   m.def(
       "preserves_computation",
       [](const std::string& name) {
@@ -80,7 +94,7 @@ PYBIND11_MODULE(_core, m) {
         if (!parts) return std::nullopt;
         return std::tuple(parts->space, parts->name, parts->overload);
       },
-      py::arg("target"), "Namespace, name and overload of an operator of the dispatcher; or None.");
+      py::arg("target"), "Namespace, name and overload of an operator of the dispatcher, or None.");
   bind_mirror(m);
   bind_model(m);
 }

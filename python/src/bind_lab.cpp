@@ -3,7 +3,6 @@
 // The laboratory: measuring, tuning and searching. Results cross as JSON and text.
 
 #include "bind.h"
-#include "hints.h"
 #include "refx/bench.h"
 #include "refx/bisect.h"
 #include "refx/report.h"
@@ -88,14 +87,16 @@ class Given {
 
 Result verify(const Model& self, const Model* against, const py::kwargs& how) {
   VerifyOptions options{.against = against};
+  bool by_error = false;
   Given given(self, how);
   given.take("per_step", options.per_step)
       .take("power", options.power)
       .take("tolerance", options.tolerance)
       .take("budget", options.budget)
-      .take("by_error", options.by_error)
+      .take("by_error", by_error)
       .take_sets(options.measure, options.more_inputs)
       .take("verify", options.measure);
+  if (by_error) options.sort = StepOrder::error;
   const py::gil_scoped_release no_gil;
   const Verification result = refx::verify(self, options);
   return {to_json(result), to_text(result)};
@@ -105,8 +106,8 @@ Result sensitivity(const Model& self, const std::vector<std::string>& names,
                    const py::kwargs& how) {
   SensitivityOptions options{.transformations = find_transformations(names)};
   Given given(self, how);
-  given.take("only", options.filter.only)
-      .take("exclude", options.filter.except)
+  given.take("site", options.filter.site)
+      .take("exclude", options.filter.exclude)
       .take("reversed", options.reversed)
       .take("sensitivity", options.measure);
   const py::gil_scoped_release no_gil;
@@ -123,29 +124,30 @@ Result bench(const Model& self, const Model* against, const py::kwargs& how) {
       .take("bench", options.measure);
   const py::gil_scoped_release no_gil;
   const Benchmark result = refx::bench(self, options);
-  return {to_json(result, in_arguments), to_text(result, in_arguments)};
+  return {to_json(result, hint_as_argument), to_text(result, hint_as_argument)};
 }
 
 Result tune(Model& self, const std::vector<std::string>& names, const py::kwargs& how) {
   TuneOptions options{.transformations = find_transformations(names)};
   Given given(self, how);
-  // A function of a form: (whether it will do, its number or None).
-  py::object ask = py::none();
+  // A function of a model: (whether it is accepted, its score or None).
+  py::object accept = py::none();
   bool smaller = false;
-  given.take("only", options.filter.only)
-      .take("exclude", options.filter.except)
-      .take("record", options.record)
-      .take("known", options.known)
+  given.take("site", options.filter.site)
+      .take("exclude", options.filter.exclude)
+      .take("trials", options.trials)
+      .take("resume", options.resume_from)
       .take("budget", options.budget)
-      .take("ask", ask)
+      .take("accept", accept)
       .take("smaller", smaller)
       .take_sets(options.measure, options.more_inputs);
   if (smaller) options.prefer = Prefer::size;
-  if (!ask.is_none())
-    options.ask = [ask](const Model& form) {
+  if (!accept.is_none())
+    options.accept = [accept](const Model& candidate) {
       const py::gil_scoped_acquire gil;
-      const auto [good, score] = ask(py::cast(form)).cast<std::pair<bool, std::optional<double>>>();
-      return Opinion{good, score};
+      const auto [accepted, score] =
+          accept(py::cast(candidate)).cast<std::pair<bool, std::optional<double>>>();
+      return Acceptance{accepted, score};
     };
   given.take("tune", options.measure);
   const py::gil_scoped_release no_gil;
@@ -160,7 +162,7 @@ std::string repair(const Bisection& found) {
          (found.discards ? ", discard_changes=True)" : ")");
 }
 
-Result search(const Model& self, const Check& check, const std::string& journal,
+Result search(const Model& self, const BisectCheck& check, const std::string& journal,
               const std::string& key, const OnProgress& progress) {
   const Bisection result =
       refx::bisect(self, check, {.journal = journal, .key = key, .progress = progress});
@@ -168,17 +170,17 @@ Result search(const Model& self, const Check& check, const std::string& journal,
 }
 
 // True is good, False bad, None skip.
-Verdict to_verdict(const py::object& verdict) {
-  if (verdict.is_none()) return Verdict::skip;
+BisectVerdict to_verdict(const py::object& verdict) {
+  if (verdict.is_none()) return BisectVerdict::skip;
   const int good = PyObject_IsTrue(verdict.ptr());
   if (good < 0) throw py::error_already_set();
-  return good ? Verdict::good : Verdict::bad;
+  return good ? BisectVerdict::good : BisectVerdict::bad;
 }
 
 // `judge` takes a form of the model.
 Result bisect(const Model& self, const py::object& judge, const std::string& journal,
               const std::string& key, const py::object& progress) {
-  const Check check = [&](const Model& form) {
+  const BisectCheck check = [&](const Model& form) {
     const py::gil_scoped_acquire gil;
     return to_verdict(judge(py::cast(form)));
   };
@@ -194,14 +196,14 @@ Result bisect_within(const Model& self, double tolerance, const std::string& jou
   given.take("bisect", options.measure);
   const OnProgress progress = std::exchange(options.measure.progress, {});
   const py::gil_scoped_release no_gil;
-  return search(self, within(self, options), journal, std::to_string(tolerance), progress);
+  return search(self, check_tolerance(self, options), journal, std::to_string(tolerance), progress);
 }
 
 Result bisect_by_command(const Model& self, const std::string& command, const std::string& journal,
                          const py::object& progress) {
   const OnProgress on_progress = to_progress(progress);
   const py::gil_scoped_release no_gil;
-  return search(self, by_command(command), journal, command, on_progress);
+  return search(self, check_command(command), journal, command, on_progress);
 }
 
 std::string page(const Model& self, const py::kwargs& how) {
@@ -219,7 +221,7 @@ std::string page(const Model& self, const py::kwargs& how) {
 }  // namespace
 
 Result bisect_steps(const Model& model, const py::object& judge, const py::object& progress) {
-  const Check check = [&](const Model& form) {
+  const BisectCheck check = [&](const Model& form) {
     std::vector<std::uint32_t> kept;
     for (StepId id : form.history().ids()) kept.push_back(id.value);
     const py::gil_scoped_acquire gil;

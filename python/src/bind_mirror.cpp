@@ -37,7 +37,7 @@ py::list steps(const Mirror& mirror) {
   py::list all;
   for (const Step& step : mirror.model().history())
     all.append(py::make_tuple(step.id.value, step.transformation, step.signature, step.site,
-                              numbers(step.nodes), step.bytes()));
+                              numbers(step.nodes), step.bytes(), to_string(step.numerics)));
   return all;
 }
 
@@ -76,7 +76,8 @@ py::tuple find_sites(const Mirror& mirror, const std::string& transformation) {
   for (const Site& site : findings.sites)
     sites.append(py::make_tuple(site.name, numbers(site.nodes)));
   for (const Refusal& refusal : findings.refusals)
-    refusals.append(py::make_tuple(refusal.site.name, numbers(refusal.site.nodes), refusal.reason));
+    refusals.append(py::make_tuple(refusal.site.name, numbers(refusal.nodes()),
+                                   code(refusal.reason), to_string(refusal.reason)));
   return py::make_tuple(sites, refusals);
 }
 
@@ -99,19 +100,23 @@ Dependents to_dependents(const std::string& text) {
 
 void bind_mirror(py::module_& m) {
   py::class_<ChangedObjects>(m, "ChangedObjects",
-                             "The objects that a change of a mirror changed, for write().");
-  py::class_<Mirror> mirror(m, "Mirror", "What a torch.fx.GraphModule is to the library.");
+                             "The objects that a change of a mirror concerns, for write().");
+  py::class_<Mirror> mirror(m, "Mirror", "The model of a torch.fx.GraphModule, and its history.");
   mirror.attr("OTHERS") = Mirror::kOthers;
   mirror.def(py::init<>())
       .def(
           "read",
           [](Mirror& self, Tables& tables, py::handle graph_module,
-             const std::string& transformation, const std::string& signature) {
-            const StepId id = self.read(tables, graph_module, {transformation, signature});
+             const std::string& transformation, const std::string& signature,
+             bool preserves_computation) {
+            const Numerics numerics =
+                preserves_computation ? Numerics::preserved : Numerics::approximate;
+            const StepId id =
+                self.read(tables, graph_module, {transformation, signature, numerics});
             return id ? std::optional(id.value) : std::nullopt;
           },
           py::arg("tables"), py::arg("graph_module"), py::arg("transformation") = Mirror::kOthers,
-          py::arg("signature") = "")
+          py::arg("signature") = "", py::arg("preserves_computation") = true)
       .def("attach", &Mirror::attach, py::arg("tables"), py::arg("graph_module"), py::arg("names"))
       .def(
           "bisect",

@@ -141,7 +141,7 @@ std::vector<StepId> chosen(const Model& model,
 
 void bind_model(py::module_& m) {
   py::class_<Model> model(m, "Model", "An exported program in the library.");
-  py::class_<Executor>(m, "Executor", "A model made ready to run, and the state of its runs.")
+  py::class_<Executor>(m, "Executor", "A model that is compiled to run, and the state of its runs.")
       .def(py::init([](const Model& model) {
              const py::gil_scoped_release no_gil;
              return std::make_unique<Executor>(model);
@@ -186,36 +186,44 @@ void bind_model(py::module_& m) {
       .def(
           "find",
           [](const Model& self, const std::vector<std::string>& names,
-             std::vector<std::string> only, std::vector<std::string> exclude) {
+             std::vector<std::string> site, std::vector<std::string> exclude) {
             const auto transformations = find_transformations(names);
             std::vector<Findings> all;
             {
               const py::gil_scoped_release no_gil;
-              all = find_sites(self, transformations, {std::move(only), std::move(exclude)});
+              all = find_sites(self, transformations, {std::move(site), std::move(exclude)});
             }
-            std::vector<std::tuple<std::string, std::string, std::optional<std::string>>> found;
+            // A refusal is (code, reason, names of the nodes that the reason is about).
+            using Why = std::tuple<std::string, std::string, std::vector<std::string>>;
+            std::vector<std::tuple<std::string, std::string, std::optional<Why>>> found;
             for (std::size_t i = 0; i < all.size(); ++i) {
               const std::string name = transformations[i]->name();
               for (const Site& site : all[i].sites)
                 found.emplace_back(name, site.name, std::nullopt);
-              for (const Refusal& refusal : all[i].refusals)
-                found.emplace_back(name, refusal.site.name, refusal.reason);
+              for (const Refusal& refusal : all[i].refusals) {
+                std::vector<std::string> nodes;
+                for (NodeId id : refusal.nodes())
+                  if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
+                found.emplace_back(
+                    name, refusal.site.name,
+                    Why{code(refusal.reason), to_string(refusal.reason), std::move(nodes)});
+              }
             }
             return found;
           },
-          py::arg("transformations"), py::arg("only"), py::arg("exclude"))
+          py::arg("transformations"), py::arg("site"), py::arg("exclude"))
       .def(
           "apply",
-          [](Model& self, const std::vector<std::string>& names, std::vector<std::string> only,
+          [](Model& self, const std::vector<std::string>& names, std::vector<std::string> site,
              std::vector<std::string> exclude) {
             const py::gil_scoped_release no_gil;
             std::vector<std::uint32_t> ids;
             for (const Outcome& outcome : refx::apply(self, find_transformations(names),
-                                                      {std::move(only), std::move(exclude)}))
+                                                      {std::move(site), std::move(exclude)}))
               for (StepId id : outcome.steps) ids.push_back(id.value);
             return ids;
           },
-          py::arg("transformations"), py::arg("only"), py::arg("exclude"))
+          py::arg("transformations"), py::arg("site"), py::arg("exclude"))
       .def("steps",
            [](const Model& self) {
              py::list all;
@@ -224,7 +232,7 @@ void bind_model(py::module_& m) {
                for (NodeId id : step.nodes)
                  if (const Node* node = self.graph().find(id)) nodes.push_back(node->name);
                all.append(py::make_tuple(step.id.value, step.transformation, step.site, nodes,
-                                         step.bytes(), step.signature, is_marked_lossy(step)));
+                                         step.bytes(), step.signature, to_string(step.numerics)));
              }
              return all;
            })

@@ -69,22 +69,24 @@ py::dict from_match(const RuleMatch& match) {
 
 void set_check(Rule& rule, py::function check) {
   // Rules are registered until the end, when there is no Python any more: so it is never let go.
-  rule.set_check([check = py::handle(check.release())](const RuleMatch& match) {
+  using Why = std::optional<Reason>;
+  rule.set_check([check = py::handle(check.release())](const RuleMatch& match) -> Why {
     const py::gil_scoped_acquire gil;
-    return check(from_match(match)).cast<std::string>();
+    const auto why = check(from_match(match)).cast<std::string>();
+    return why.empty() ? Why() : custom_reason(why);
   });
 }
 
 }  // namespace
 
 void bind_rules(py::module_& m) {
-  py::class_<Rule>(m, "Rule", "A rewrite that is written down.")
+  py::class_<Rule>(m, "Rule", "A declarative rewrite rule.")
       .def_property_readonly("name", &Rule::name)
       .def_property_readonly("summary", &Rule::summary)
       .def_property_readonly("text", &Rule::text)
       .def_property_readonly("preserves_computation", &Rule::preserves_computation)
       .def("set_check", &set_check, py::arg("check"),
-           "The check takes what the variables stand for, by name, and gives a reason or ''.")
+           "The check takes the matched variables by name, and returns a reason or ''.")
       .def("register", [](const Rule& self) { register_rule(self); });
   m.def("parse_rules", &parse_rules, py::arg("text"));
   m.def("load_rules", &load_rules, py::arg("path"));

@@ -38,7 +38,7 @@ py::list live_nodes(const Tables& tables, const std::vector<std::uint32_t>& numb
 }  // namespace
 
 void bind_tables(py::module_& m) {
-  py::class_<Tables>(m, "Tables", "The Python objects behind a mirror.",
+  py::class_<Tables>(m, "Tables", "The Python objects of a mirror.",
                      py::custom_type_setup([](PyHeapTypeObject* heap_type) {
                        PyTypeObject& type = heap_type->ht_type;
                        type.tp_flags |= Py_TPFLAGS_HAVE_GC;
@@ -58,15 +58,16 @@ void bind_tables(py::module_& m) {
       .def(
           "node",
           [](const Tables& self, std::uint32_t number) { return self.node(NodeId(number)); },
-          py::arg("number"), "The node of that number, also one that was erased; or None.")
-      .def("live_nodes", &live_nodes, py::arg("numbers"), "Those of them that are in the graph.")
+          py::arg("number"), "The node with that number, which may have been erased, or None.")
+      .def("live_nodes", &live_nodes, py::arg("numbers"),
+           "The nodes with these numbers that are in the graph.")
       .def("forget_erased", &Tables::forget_erased, py::arg("needed"),
-           "Lets go of erased nodes, except these.")
+           "Releases erased nodes, except these.")
       .def("add_object", &Tables::place_of, py::arg("object"))
       .def("add_function", &Tables::set_function, py::arg("name"), py::arg("function"))
       .def("find_function", &Tables::function_of, py::arg("name"));
   m.def("attribute_at", &attribute_at, py::arg("module"), py::arg("path"),
-        "What a get_attr node reads; None if it is not there.");
+        "The object that a get_attr node reads, or None.");
 }
 
 }  // namespace refx::python

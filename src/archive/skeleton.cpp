@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "archive/output.h"
+#include "archive/output_file.h"
 #include "archive/writer.h"
 #include "refx/error.h"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "archive/output.h"
+#include "archive/output_file.h"
 #include "archive/zip_format.h"
 #include "refx/error.h"
 

@@ -37,6 +37,7 @@ std::unique_ptr<Entry> read_entry(const std::string& target, bool method) {
     entry->schema = find_schema(entry->parts);
     if (entry->parts.kind == Target::Kind::functional) {
       entry->function = find_function(entry->parts.name);
+      // dropout2d is aten's feature_dropout, for example.
       if (entry->function) entry->name = entry->function->op;
     }
   }
@@ -57,6 +58,7 @@ bool may_mean(const c10::FunctionSchema& schema, const Node& node) {
   const auto& formals = schema.arguments();
   const auto positions = std::count_if(formals.begin(), formals.end(),
                                        [](const auto& formal) { return !formal.kwarg_only(); });
+  // Positional arguments cannot reach keyword-only ones.
   if (static_cast<std::ptrdiff_t>(node.args.size()) > positions) return false;
   auto is_named = [&](const c10::Argument& formal) {
     return std::any_of(node.kwargs.begin(), node.kwargs.end(), [&](const auto& kwarg) {
@@ -136,10 +138,13 @@ const Operation* Call::operation() const {
 }
 
 const c10::FunctionSchema* Call::schema() const {
+  // Kept: finding an overload compares the arguments of all of them.
   if (schema_ || spelled_ == Spelled::nothing) return schema_;
   if (layer_) return layer_->schema;
   if (entry_->function) return entry_->function->schema;
   if (entry_->schema) return schema_ = entry_->schema;
+  // The first that fits, in a fixed order. The kinds of the arguments are not compared: callers
+  // read only names and defaults from the schema.
   for (const c10::OperatorHandle& overload : overloads(name_))
     if (may_mean(overload.schema(), *node_)) return schema_ = &overload.schema();
   return nullptr;
@@ -159,13 +164,15 @@ std::optional<Arg> Call::by_name(const std::string& name) const {
   for (std::size_t i = 0; i < inputs.formals.size(); ++i) {
     if (inputs.formals[i].name != name) continue;
     const Arg* given = refx::argument(*node_, i, name);
-    return given ? *given : inputs.formals[i].otherwise;
+    return given ? *given : inputs.formals[i].default_value;
   }
   if (!layer_) return std::nullopt;
+  // No hyper-parameter: a layer has it as a mode.
   if (name == "training") return Arg(module_->training);
+  // A model need not record hyper-parameters that have their default.
   if (const Arg* given = parameter(*module_, name)) return *given;
   for (const Signature::Formal& formal : layer_->parameters.formals)
-    if (formal.name == name) return formal.otherwise;
+    if (formal.name == name) return formal.default_value;
   return std::nullopt;
 }
 
@@ -174,10 +181,12 @@ std::optional<Arg> Call::argument(std::string_view name) const {
   if (!at) return std::nullopt;
   const c10::Argument& formal = schema()->arguments()[*at];
   if (const Operation* of = operation()) {
+    // Where a function or layer is another call of the operator, its notation says what is passed.
+    // What it leaves out has the schema's default.
     if (*at < of->actuals.size()) {
       const Operation::Actual& actual = of->actuals[*at];
-      if (actual.kind == Operation::Actual::Kind::literal) return actual.literal;
-      if (actual.kind == Operation::Actual::Kind::tensor) return std::nullopt;
+      if (actual.source == Operation::Actual::Source::literal) return actual.literal;
+      if (actual.source == Operation::Actual::Source::tensor) return std::nullopt;
       return by_name(actual.name);
     }
   } else {
@@ -197,8 +206,14 @@ StateId Call::tensor(std::string_view name) const {
   const auto at = position(name);
   if (!at || !layer_ || *at >= layer_->operation.actuals.size()) return {};
   const Operation::Actual& actual = layer_->operation.actuals[*at];
-  if (actual.kind != Operation::Actual::Kind::tensor) return {};
+  if (actual.source != Operation::Actual::Source::tensor) return {};
   return model_->state().find(module_->name + "." + actual.name);
+}
+
+NodeId first_input(const Node& node) {
+  const Arg* arg = argument(node, 0, "input");
+  if (!arg) arg = argument(node, 0, "self");
+  return arg && arg->is<NodeId>() ? *arg->get<NodeId>() : NodeId{};
 }
 
 std::string_view name_of_call(const Model& model, const Node& node) {
@@ -212,6 +227,7 @@ std::string_view shown_name(const Model& model, const Node& node) {
   }
   if (node.op != Opcode::call_function) return node.target;
   const Target parts = parse_target(node.target);
+  // Another library's operator is shown in full: its name alone would say too little.
   return parts.is_op() && !parts.is_aten() ? std::string_view(node.target) : parts.name;
 }
 

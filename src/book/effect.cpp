@@ -22,6 +22,7 @@ Effect effect_of_schema(const c10::FunctionSchema& schema) {
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto* alias = schema.arguments()[i].alias_info();
     if (!alias) continue;
+    // Most in-place operators write their first argument. out= and statistics come later.
     if (alias->isWrite()) (i == 0 ? effect.writes_first : effect.writes_all) = true;
     effect.views = true;
   }
@@ -74,14 +75,16 @@ Effect effect_of_module(const Model& model, const Node& node) {
   const ModuleId id = model.modules().find(node.target);
   if (!id) return kWorst;
   const Module& module = model.modules()[id];
+  // A module of somebody else, or one whose forward was replaced, may do anything.
   if (!module.custom.empty() || !module.type.starts_with("torch.nn.")) return kWorst;
   if (const Arg* inplace = parameter(module, "inplace"); inplace && may_be_true(*inplace))
     return kInPlace;
-  const Layer* layer = find_layer(module.type);
+  const LayerFacts* layer = find_layer(module.type);
   return layer && has(layer->op, kMayAlias) ? kView : kPure;
 }
 
 Effect effect_of_python(std::string_view space, std::string_view name) {
+  // Numbers are values in Python.
   if (space == "math") return kPure;
   if (name == "getitem") return kView;
   if (name == "setitem") return kInPlace;
@@ -105,6 +108,8 @@ Effect effect_of(const Entry& entry, bool method) {
   } else if (parts.space == "torch.nn.init") {
     effect = kInPlace;
   } else if (parts.kind == Kind::builtin) {
+    // max(a, b) and getattr hand an argument through; a builtin that the book does not know may
+    // write.
     effect = has(parts.name, kPythonFunction) ? kView : kWorst;
   } else if (parts.is_op()) {
     effect = entry.schema ? effect_of_schema(*entry.schema) : kWorst;
@@ -126,7 +131,9 @@ Effect effect_of(const Model& model, const Node& node) {
   if (node.op != Opcode::call_function && node.op != Opcode::call_method) return kPure;
   const Entry& entry = look_up(node);
   if (is_in_place(node, entry)) return kInPlace;
+  // The schema says nothing of it, so that every argument counts as written.
   if ((entry.facts & kWritesSilently) && writes_silently(model, node)) return kWorst;
+  // out= may alias any argument.
   if (const Arg* out = argument(node, node.args.size(), "out"); out && !out->is<None>())
     return kWorst;
   return entry.effect;
@@ -158,8 +165,10 @@ bool is_off(const Call& call, const char* flag) {
 
 // What could draw random numbers with other arguments.
 bool is_quiet(const Call& call) {
+  // dropout takes `train`, and most others `training`.
   for (const char* flag : {"train", "training"})
     if (is_off(call, flag)) return true;
+  // With a probability of zero, nothing is drawn that could change a value.
   for (const char* chance : {"p", "dropout_p", "dropout"})
     if (call.takes(chance) && is_zero(call.argument(chance))) return true;
   return false;
@@ -169,36 +178,37 @@ bool shows_fresh_memory(std::string_view name) {
   return name.starts_with("empty") || name.starts_with("new_empty");
 }
 
-constexpr std::string_view kUnknown = "refx does not know what it does";
-constexpr std::string_view kDraws = "it draws random numbers";
-
-std::string_view why_not_repeatable_module(const Model& model, const Node& node) {
+std::optional<Reason> why_not_repeatable_module(const Model& model, const Node& node) {
   const Call call(model, node);
   if (!call.module() || !call.module()->custom.empty() || call.spelled() != Call::Spelled::module)
-    return kUnknown;
-  const Layer& layer = *find_layer(call.module()->type);
+    return because<ReasonId::unknown_operation>();
+  const LayerFacts& layer = *find_layer(call.module()->type);
   if (call.module()->training && has(layer.op, kWritesSilently))
-    return "it is in training mode, and keeps statistics";
+    return because<ReasonId::keeps_statistics>();
   for (const c10::OperatorHandle& op : overloads(layer.op))
-    if (op.hasTag(at::Tag::nondeterministic_seeded) && !is_quiet(call)) return kDraws;
+    if (op.hasTag(at::Tag::nondeterministic_seeded) && !is_quiet(call))
+      return because<ReasonId::draws_random_numbers>();
   return {};
 }
 
 }  // namespace
 
-std::string_view why_not_repeatable(const Model& model, const Node& node) {
+std::optional<Reason> why_not_repeatable(const Model& model, const Node& node) {
   const Effect effect = effect_of(model, node);
   if (node.op == Opcode::call_module) {
-    if (const auto why = why_not_repeatable_module(model, node); !why.empty()) return why;
+    if (auto why = why_not_repeatable_module(model, node)) return why;
   } else {
     const Entry& entry = look_up(node);
     const bool op = entry.parts.is_op() || entry.parts.kind == Target::Kind::packet;
-    if (entry.name.empty() || (op && !entry.parts.is_aten())) return kUnknown;
-    if (entry.schema && entry.schema->returns().empty()) return "it gives no result";
-    if (shows_fresh_memory(entry.name)) return "it shows memory as it finds it";
-    if (entry.draws && !is_quiet(Call(model, node))) return kDraws;
+    if (entry.name.empty() || (op && !entry.parts.is_aten()))
+      return because<ReasonId::unknown_operation>();
+    if (entry.schema && entry.schema->returns().empty()) return because<ReasonId::no_result>();
+    if (shows_fresh_memory(entry.name)) return because<ReasonId::uninitialized_memory>();
+    if (entry.draws && !is_quiet(Call(model, node)))
+      return because<ReasonId::draws_random_numbers>();
   }
-  return effect.writes_first || effect.writes_all ? "it may write to its arguments" : "";
+  if (effect.writes_first || effect.writes_all) return because<ReasonId::may_write_arguments>();
+  return std::nullopt;
 }
 
 }  // namespace refx::book

@@ -12,19 +12,20 @@ struct FunctionSchema;
 
 namespace refx::book {
 
-// A function of torch.nn.functional that takes other arguments than aten's operator of that name.
+// A function of torch.nn.functional whose arguments differ from those of aten's operator.
 struct Function {
   std::string op;  // aten's name for what it does
   Signature signature;
   Operation operation;
-  const c10::FunctionSchema* schema = nullptr;  // of the operation; null if it is none of aten's
+  const c10::FunctionSchema* schema =
+      nullptr;  // of the operation; null if it is not an aten operator
 };
-// By its name in torch.nn.functional; null where its arguments are the operator's, or it is not
-// known.
+// Finds a function by its name in torch.nn.functional; null if its arguments are those of the
+// operator, or if it is not known.
 const Function* find_function(std::string_view name);
 
-// How a graph of torch.fx calls an operator of aten, with the same arguments; empty where only the
-// operator itself (torch.ops.aten) is sure to take them.
+// The function with which a graph of torch.fx calls an aten operator with the same arguments. Empty
+// if only the operator itself (torch.ops.aten) is certain to accept them.
 std::string_view function_spelling(std::string_view op);
 
 }  // namespace refx::book

@@ -34,8 +34,8 @@ std::optional<Autocast> autocast_of(const Args& args) {
   } catch (const c10::Error&) {
     return std::nullopt;
   }
-  if (const auto* dtype = args[1].get<c10::ScalarType>())
-    out.dtype = *dtype;
+  if (const auto* dtype = args[1].get<c10::ScalarType>()) out.dtype = *dtype;
+  // No dtype means the default of the device.
   else if (!args[1].is<None>())
     return std::nullopt;
   return out;
@@ -48,14 +48,14 @@ bool is_higher_order(const Node& node) {
 }
 
 std::optional<HigherOrder> higher_order(const Node& node) {
-  using Kind = HigherOrder::Kind;
+  using Construct = HigherOrder::Construct;
   if (!is_higher_order(node)) return std::nullopt;
   const std::string_view name = std::string_view(node.target).substr(kSpace.size());
   const Args& args = node.args;
   // The subgraph at `at`, called with what follows it.
   const auto wrap = [&](std::size_t at, std::size_t first) -> std::optional<HigherOrder> {
     if (args.size() < first) return std::nullopt;
-    return HigherOrder{.kind = Kind::wrap, .subgraphs = {at}, .fixed = rest(args, first)};
+    return HigherOrder{.kind = Construct::wrap, .subgraphs = {at}, .fixed = rest(args, first)};
   };
   const auto lists = [&](std::size_t from, std::vector<Args*> into) {
     if (args.size() != from + into.size()) return false;
@@ -67,33 +67,38 @@ std::optional<HigherOrder> higher_order(const Node& node) {
     return true;
   };
   HigherOrder out;
+  // Arguments: enabled, the subgraph, its inputs. Runs are without gradients in any case.
   if (name == "wrap_with_set_grad_enabled") return wrap(1, 2);
   if (name == "wrap_with_autocast") {
+    // Arguments: device, dtype, enabled, cache_enabled, the subgraph, its inputs.
     auto region = wrap(4, 5);
     if (!region || !(region->autocast = autocast_of(args))) return std::nullopt;
     return region;
   }
   if (name == "wrap" || name == "wrap_activation_checkpoint" || name == "tag_activation_checkpoint")
     return node.kwargs.empty() ? wrap(0, 1) : std::nullopt;
+  // Arguments: the subgraph, its identifier, its inputs.
   if (name == "invoke_subgraph") return wrap(0, 2);
   if (name == "strict_mode") {
     out.subgraphs = {0};
     return lists(1, {&out.fixed}) ? std::optional(out) : std::nullopt;
   }
   if (name == "cond") {
-    out = {.kind = Kind::cond, .subgraphs = {1, 2}};
+    // Arguments: the condition, two subgraphs, and the inputs of both.
+    out = {.kind = Construct::cond, .subgraphs = {1, 2}};
     return lists(3, {&out.fixed}) ? std::optional(out) : std::nullopt;
   }
   if (name == "while_loop") {
-    out = {.kind = Kind::while_loop, .subgraphs = {0, 1}};
+    out = {.kind = Construct::while_loop, .subgraphs = {0, 1}};
     return lists(2, {&out.carried, &out.fixed}) ? std::optional(out) : std::nullopt;
   }
   if (name == "scan") {
-    out = {.kind = Kind::scan, .subgraphs = {0}};
+    // Arguments: the body, initial values, the tensors to iterate over, further inputs.
+    out = {.kind = Construct::scan, .subgraphs = {0}};
     return lists(1, {&out.carried, &out.sliced, &out.fixed}) ? std::optional(out) : std::nullopt;
   }
   if (name == "map_impl" || name == "map") {
-    out = {.kind = Kind::map, .subgraphs = {0}};
+    out = {.kind = Construct::map, .subgraphs = {0}};
     return lists(1, {&out.sliced, &out.fixed}) ? std::optional(out) : std::nullopt;
   }
   return std::nullopt;

@@ -11,7 +11,7 @@
 
 namespace refx::book {
 
-// torch.autocast as a region of a graph has it.
+// The settings of a torch.autocast region.
 struct Autocast {
   c10::DeviceType device = c10::DeviceType::CPU;
   c10::ScalarType dtype = c10::ScalarType::Undefined;  // the device's default
@@ -19,24 +19,24 @@ struct Autocast {
   bool operator==(const Autocast&) const = default;
 };
 
-// A call of a higher-order operator: which of its arguments are subgraphs, and what each of them is
-// called with, in this order: `carried`, one slice of each of `sliced`, `fixed`.
+// A call of a higher-order operator: which of its arguments are subgraphs, and with which inputs
+// each subgraph is called, in this order: `carried`, one slice of each of `sliced`, `fixed`.
 struct HigherOrder {
-  enum class Kind : std::uint8_t {
+  enum class Construct : std::uint8_t {
     wrap,        // one subgraph, called once: regions without gradients, under autocast, …
     cond,        // `carried` is empty, the first argument chooses one of two
     while_loop,  // a condition and a body
     scan,
     map,
   };
-  Kind kind = Kind::wrap;
+  Construct kind = Construct::wrap;
   std::vector<std::size_t> subgraphs = {};  // positions among the node's arguments
   Args carried = {}, sliced = {}, fixed = {};
   std::optional<Autocast> autocast = {};  // of a wrap
 };
 
 bool is_higher_order(const Node& node);
-// Nothing for an operator that is not known, or one whose arguments are not as expected.
+// Returns nothing for an unknown operator, or if the arguments are not as expected.
 std::optional<HigherOrder> higher_order(const Node& node);
 
 }  // namespace refx::book

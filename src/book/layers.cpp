@@ -47,16 +47,16 @@ constexpr Row kRows[] = {
     {"torch.nn.Linear", "in_features=0 out_features=0 bias=True", "aten.linear.default(input, .weight, .bias?)", "input", true},
     {"torch.nn.Bilinear", "in1_features=0 in2_features=0 out_features=0 bias=True", "aten.bilinear.default(input1, input2, .weight, .bias?)", "input1 input2"},
 
-    {"torch.nn.Conv1d", kConv, "aten.conv1d.default(input, .weight, .bias?, stride, padding, dilation, groups)"},
+    {"torch.nn.Conv1d", kConv, "aten.conv1d.default(input, .weight, .bias?, stride, padding, dilation, groups)", "input", true},
     {"torch.nn.Conv2d", kConv, "aten.conv2d.default(input, .weight, .bias?, stride, padding, dilation, groups)", "input", true},
-    {"torch.nn.Conv3d", kConv, "aten.conv3d.default(input, .weight, .bias?, stride, padding, dilation, groups)"},
-    {"torch.nn.ConvTranspose1d", kConvTranspose, "aten.conv_transpose1d.default(input, .weight, .bias?, stride, padding, output_padding, groups, dilation)"},
+    {"torch.nn.Conv3d", kConv, "aten.conv3d.default(input, .weight, .bias?, stride, padding, dilation, groups)", "input", true},
+    {"torch.nn.ConvTranspose1d", kConvTranspose, "aten.conv_transpose1d.default(input, .weight, .bias?, stride, padding, output_padding, groups, dilation)", "input", true},
     {"torch.nn.ConvTranspose2d", kConvTranspose, "aten.conv_transpose2d.input(input, .weight, .bias?, stride, padding, output_padding, groups, dilation)", "input", true},
-    {"torch.nn.ConvTranspose3d", kConvTranspose, "aten.conv_transpose3d.input(input, .weight, .bias?, stride, padding, output_padding, groups, dilation)"},
+    {"torch.nn.ConvTranspose3d", kConvTranspose, "aten.conv_transpose3d.input(input, .weight, .bias?, stride, padding, output_padding, groups, dilation)", "input", true},
 
     {"torch.nn.BatchNorm1d", kBatchNorm, "aten.batch_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)", "input", true},
     {"torch.nn.BatchNorm2d", kBatchNorm, "aten.batch_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)", "input", true},
-    {"torch.nn.BatchNorm3d", kBatchNorm, "aten.batch_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)"},
+    {"torch.nn.BatchNorm3d", kBatchNorm, "aten.batch_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)", "input", true},
     {"torch.nn.InstanceNorm1d", kInstanceNorm, "aten.instance_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)"},
     {"torch.nn.InstanceNorm2d", kInstanceNorm, "aten.instance_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)"},
     {"torch.nn.InstanceNorm3d", kInstanceNorm, "aten.instance_norm.default(input, .weight?, .bias?, .running_mean?, .running_var?, training, momentum, eps, True)"},
@@ -119,19 +119,19 @@ constexpr Row kRows[] = {
 };
 // clang-format on
 
-using Layers = std::unordered_map<std::string_view, Layer>;  // by type
+using Layers = std::unordered_map<std::string_view, LayerFacts>;  // by type
 
 const Layers& layers() {
   static const Layers all = [] {
     Layers layers;
     for (const Row& row : kRows) {
-      Layer layer{row.type,
-                  {},
-                  parse_signature(row.parameters),
-                  parse_signature(row.inputs),
-                  parse_operation(row.operation),
-                  {},
-                  row.rewritten};
+      LayerFacts layer{row.type,
+                       {},
+                       parse_signature(row.parameters),
+                       parse_signature(row.inputs),
+                       parse_operation(row.operation),
+                       {},
+                       row.rewritten};
       const Target target = parse_target(layer.operation.target);
       layer.op = target.name;
       layer.schema = find_schema(target);
@@ -144,7 +144,7 @@ const Layers& layers() {
 
 }  // namespace
 
-const Layer* find_layer(std::string_view type) {
+const LayerFacts* find_layer(std::string_view type) {
   std::string short_type;
   if (type.starts_with("torch.nn.modules.")) {
     short_type = "torch.nn." + std::string(type.substr(type.rfind('.') + 1));
@@ -167,10 +167,10 @@ std::vector<std::string> layer_types() {
 
 std::vector<std::string> layer_tensors(std::string_view type) {
   std::vector<std::string> tensors;
-  const book::Layer* layer = book::find_layer(type);
+  const book::LayerFacts* layer = book::find_layer(type);
   if (!layer) return tensors;
   for (const auto& actual : layer->operation.actuals) {
-    if (actual.kind != book::Operation::Actual::Kind::tensor) continue;
+    if (actual.source != book::Operation::Actual::Source::tensor) continue;
     tensors.push_back(actual.name);
     if (actual.name == "running_var") tensors.emplace_back("num_batches_tracked");
   }
@@ -178,7 +178,7 @@ std::vector<std::string> layer_tensors(std::string_view type) {
 }
 
 bool is_rewritten_layer(std::string_view type) {
-  const book::Layer* layer = book::find_layer(type);
+  const book::LayerFacts* layer = book::find_layer(type);
   return layer && layer->rewritten;
 }
 

@@ -13,19 +13,20 @@ struct FunctionSchema;
 
 namespace refx::book {
 
-// A leaf module of torch.nn: its hyper-parameters by torch.nn's names with their defaults, and what
-// operator of aten it is. Its tensors are the state entries under the module's path.
-struct Layer {
+// A leaf module of torch.nn: its hyper-parameters with torch.nn's names and defaults, and the aten
+// operator that it calls. Its tensors are the state entries under the module's path.
+struct LayerFacts {
   std::string type;                             // "torch.nn.Linear"
   std::string op;                               // aten's name for what it does: "linear"
   Signature parameters;                         // hyper-parameters
-  Signature inputs;                             // what it is called with
+  Signature inputs;                             // the arguments of a call
   Operation operation;                          // over both, and `training`
   const c10::FunctionSchema* schema = nullptr;  // of the operation; null if it is none of aten\'s
-  bool rewritten = false;  // transformations look for it: why one is left alone is worth a reason
+  bool rewritten = false;  // a transformation looks for it, and gives a reason where it refuses
 };
 
-// By type, also by where torch keeps it ("torch.nn.modules.linear.Linear"); null if there is none.
-const Layer* find_layer(std::string_view type);
+// Finds a layer by its type or by its full path ("torch.nn.modules.linear.Linear"); null if the
+// book does not have it.
+const LayerFacts* find_layer(std::string_view type);
 
 }  // namespace refx::book

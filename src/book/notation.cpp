@@ -40,7 +40,7 @@ std::optional<Arg> literal(std::string_view text) {
 }
 
 Operation::Actual parse_actual(std::string_view text) {
-  using Kind = Operation::Actual::Kind;
+  using Source = Operation::Actual::Source;
   if (text.front() == '[') {
     Operation::Actual actual = parse_actual(text.substr(1, text.size() - 2));
     actual.as_list = true;
@@ -49,10 +49,10 @@ Operation::Actual parse_actual(std::string_view text) {
   if (text.front() == '.') {
     const bool optional = text.back() == '?';
     const std::string_view name = text.substr(1, text.size() - (optional ? 2 : 1));
-    return {.kind = Kind::tensor, .name = std::string(name), .optional = optional};
+    return {.source = Source::tensor, .name = std::string(name), .optional = optional};
   }
-  if (auto value = literal(text)) return {.kind = Kind::literal, .literal = std::move(*value)};
-  return {.kind = Kind::argument, .name = std::string(text)};
+  if (auto value = literal(text)) return {.source = Source::literal, .literal = std::move(*value)};
+  return {.source = Source::argument, .name = std::string(text)};
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ Signature parse_signature(std::string_view text) {
     const std::string_view name = part.substr(0, part.find('='));
     signature.formals.push_back({std::string(name), std::nullopt});
     if (name.size() == part.size()) return;
-    signature.formals.back().otherwise = literal(part.substr(name.size() + 1));
-    REFX_CHECK(signature.formals.back().otherwise, "a default in '" + std::string(text) + "'");
+    signature.formals.back().default_value = literal(part.substr(name.size() + 1));
+    REFX_CHECK(signature.formals.back().default_value, "a default in '" + std::string(text) + "'");
   });
   return signature;
 }

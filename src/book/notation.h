@@ -16,14 +16,14 @@ namespace refx::book {
 //   signature  input running_mean running_var weight=None bias=None training=False
 //   call       aten.batch_norm.default(input, weight, bias, running_mean, running_var, training)
 //
-// In a call, a name stands for an argument, `.weight` for the layer's tensor, `.bias?` for one that
-// may be absent, `[n]` for n as a list; None, True, 1, 0.5 and 'text' stand for themselves. Where
-// the argument `inplace` is true, the operator's in-place twin (aten.relu_.default) is meant.
+// In a call, a name is an argument, `.weight` is a tensor of the layer, `.bias?` one that may be
+// absent, and `[n]` is n as a list. None, True, 1, 0.5 and 'text' are literals. If the argument
+// `inplace` is true, the in-place operator (aten.relu_.default) is called.
 
 struct Signature {
   struct Formal {
     std::string name;
-    std::optional<Arg> otherwise;  // the default
+    std::optional<Arg> default_value;
   };
   std::string text;
   std::vector<Formal> formals;
@@ -32,8 +32,8 @@ Signature parse_signature(std::string_view text);
 
 struct Operation {
   struct Actual {
-    enum class Kind : std::uint8_t { argument, tensor, literal };
-    Kind kind = Kind::argument;
+    enum class Source : std::uint8_t { argument, tensor, literal };
+    Source source = Source::argument;
     std::string name = {};  // of the argument, or of the layer's tensor
     Arg literal = {};
     bool optional = false;  // the tensor may be absent
@@ -46,8 +46,8 @@ Operation parse_operation(std::string_view text);
 // "aten.relu_.default" for "aten.relu.default".
 std::string in_place_twin(std::string target);
 
-// Given values by the names of a signature, in its order; null where the default holds. Throws
-// Error for one that is missing or unknown.
+// Arranges arguments in the order of a signature; null where the default applies. Throws Error if
+// one is missing or unknown.
 template <class Value>
 using Bound = std::vector<const Value*>;
 [[noreturn]] void missing_argument(const std::string& name);
@@ -68,7 +68,7 @@ Bound<Value> bind(const Signature& signature, const std::vector<Value>& args,
   for (const Signature::Formal& formal : signature.formals) {
     const Value* value = next < args.size() ? &args[next++] : nullptr;
     if (!value && (value = named(formal.name))) ++used;
-    if (!value && !formal.otherwise) missing_argument(formal.name);
+    if (!value && !formal.default_value) missing_argument(formal.name);
     bound.push_back(value);
   }
   if (next < args.size()) too_many_arguments(signature);

@@ -14,17 +14,17 @@ struct FunctionSchema;
 
 namespace refx::book {
 
-// The schema of an operator by its full target. Null if the target is none, or if the operator is
-// neither registered nor one of the few that the book knows by itself.
+// The schema of an operator. Null if the target names no operator, or if the operator is neither
+// registered nor one of the few that the book itself declares.
 const c10::FunctionSchema* find_schema(const Target& target);
 
-// aten's name for an argument that torch calls otherwise: "self" for input. The name itself, if
-// there is no other.
+// aten's name for an argument that torch names differently: "self" for input. Otherwise the name
+// itself.
 std::string_view aten_argument(std::string_view name);
 
 // The functional and in-place overloads of "aten::<name>", in a fixed order; empty if unknown.
 const std::vector<c10::OperatorHandle>& overloads(std::string_view name);
-// Operator names of aten near to this one, for messages.
+// The most similar operator name of aten, for messages.
 std::string nearest_operator(std::string_view name);
 
 }  // namespace refx::book

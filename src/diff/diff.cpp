@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "diff/align.h"
-#include "diff/values.h"
+#include "diff/compare_values.h"
 #include "ops/names.h"
 #include "refx/source.h"
 #include "refx/text.h"

@@ -7,8 +7,8 @@
 
 namespace refx {
 
-// The key to the insides of a model, which only edit/ has: Transaction writes, StepStore keeps the
-// history, Restorer brings a saved one back.
+// Access to the private members of a model, for edit/ only: Transaction writes objects, StepStore
+// manages the history, and Restorer assembles saved models.
 struct ModelAccess {
   template <class T>
   static auto& table(Model& model) {
@@ -23,8 +23,8 @@ struct ModelAccess {
   static std::vector<Mutation>& mutations(Model& model) { return model.mutations_; }
   static std::vector<std::string>& kept_modules(Model& model) { return model.kept_modules_; }
   static std::shared_ptr<const Source>& source(Model& model) { return model.source_; }
-  // Everything worked out from the model before is out of date. Only copies of it have its
-  // revision.
+  // Marks as outdated everything that was computed from the model, such as an Executor. The counter
+  // is shared by all models: equal revisions mean that one model is an unchanged copy of the other.
   static void touch(Model& model) {
     static std::atomic<std::uint64_t> last = 0;
     model.revision_ = 1 + last.fetch_add(1, std::memory_order_relaxed);

@@ -37,7 +37,7 @@ NodeId Builder::lifted(StateEntry entry, const char* prefix) {
             .type = type_of(entry.tensor)};
   node.target = node.name = editor_.graph().fresh_name(node.name);
   editor_.add_state(std::move(entry));
-  // Lifted tensors come before the inputs, as torch.export has them.
+  // torch.export requires the placeholders of tensors before those of inputs.
   const Graph& graph = editor_.graph();
   const NodeId where = last_lifted_ ? graph.next(last_lifted_) : graph.first();
   return last_ = last_lifted_ = editor_.insert_before(where, std::move(node));
@@ -104,9 +104,8 @@ Builder& Builder::with_meta(MetaPtr meta) {
 
 Model Builder::build(Arg result, std::vector<Mutation> mutations) {
   add({.op = Opcode::output, .name = "output", .target = "output", .args = {std::move(result)}});
-  editor_.set_mutations(std::move(mutations));
+  editor_.commit_as_origin(nullptr, std::move(mutations));
   validate(model_);
-  editor_.commit_as_origin();
   return std::move(model_);
 }
 

@@ -24,9 +24,9 @@ at::Tensor part_of(const at::Tensor& whole, const Piece& piece) {
   return whole.narrow(piece.dim, piece.start, piece.length);
 }
 
-// The piece's values in a tensor that is otherwise like the original.
+// Returns a tensor with these values and all other properties of the original.
 at::TensorBase like_original(const at::Tensor& values, const at::Tensor& original) {
-  // One without data does not say where data is to be.
+  // An original on the meta device does not determine a device for the data.
   const auto options = original.is_meta() ? values.options() : original.options();
   // Overlapping elements (an expanded tensor) cannot hold different values.
   at::Tensor result = original.is_non_overlapping_and_dense()
@@ -37,6 +37,8 @@ at::TensorBase like_original(const at::Tensor& values, const at::Tensor& origina
   return result;
 }
 
+// Compares values, not only stamps: when one weight of a merged one was trained, the others are
+// restored as the same tensors, without a copy, and the file stays small.
 bool left_alone(const at::Tensor& values, const at::Tensor& original) {
   if (values.is_meta()) return original.is_meta();
   try {
@@ -54,12 +56,13 @@ bool left_alone(const at::Tensor& values, const at::Tensor& original) {
                     Hint::discard_changes);
 }
 
-// Whether the state has another tensor than the step put there, or other values in it.
+// Returns true if the state has a different tensor than the step left there, or different values.
 bool is_changed(const TensorStamp& stamp, const at::TensorBase& then, const at::TensorBase& now) {
   return !now.is_same(then) || refx::is_changed(stamp, now);
 }
 
-// Whether any tensor that the step made was changed since; mostly none was.
+// Returns true if any tensor that the step made was changed since. Usually none was, and then the
+// tables that carry() needs are not built.
 bool any_changed(const Model& model, const Step& step) {
   auto next = step.stamps.begin();  // they come in the order of the edits
   for (const Edit& edit : step.edits) {
@@ -74,7 +77,7 @@ bool any_changed(const Model& model, const Step& step) {
 using Carried = std::unordered_map<StateId, at::TensorBase>;
 using StateChanges = std::unordered_map<StateId, const StateChange*>;
 
-// Hands what a tensor is now to what it was made of.
+// Assigns the current values of a tensor to the originals that it was made of.
 void carry(const Step& step, const StateEntry& entry, const std::vector<const Piece*>& pieces,
            const StateChanges& changes, Carried& carried) {
   if (pieces.empty())
@@ -84,6 +87,8 @@ void carry(const Step& step, const StateEntry& entry, const std::vector<const Pi
     const StateChange* part = piece->part ? changes.at(piece->part) : nullptr;
     if (part ? !fits(*piece, current, part->before->tensor) : !is_inside(*piece, current))
       refuse(step, entry.name, "and has another shape now");
+    // A constant piece, such as the zeros of padding, has no original. If it was trained, the
+    // change would be lost.
     const at::Tensor values = part_of(current, *piece);
     if (!part) {
       if (!values.is_meta() && !values.eq(piece->fill).all().item<bool>())
@@ -91,7 +96,6 @@ void carry(const Step& step, const StateEntry& entry, const std::vector<const Pi
       continue;
     }
     const at::Tensor original(part->before->tensor);
-    // An original whose values were left alone returns as it is.
     if (!left_alone(values, original)) carried[piece->part] = like_original(values, original);
   }
 }
@@ -109,6 +113,7 @@ std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, con
   std::unordered_map<StateId, std::vector<const Piece*>> pieces;
   for (const Piece& piece : step.pieces) pieces[piece.whole].push_back(&piece);
 
+  // The caller may be in inference mode, whose tensors cannot be trained later.
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   for (const TensorStamp& stamp : step.stamps) {

@@ -8,9 +8,9 @@
 
 namespace refx {
 
-// New values for the originals of a step, where tensors that the step made were changed since
-// (trained, say). Throws Error where the change cannot be carried back exactly, unless it is to be
-// discarded. Changes nothing.
+// Returns new values for the originals of a step if tensors that the step made have been changed
+// since then, for example by training. Throws Error if a change cannot be carried back exactly,
+// unless the options discard it. Does not change the model.
 std::unordered_map<StateId, at::TensorBase> carried_back(const Model& model, const Step& step,
                                                          const ReverseOptions& options);
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "edit/references.h"
+#include "edit/broken_references.h"
 #include "ir/piece.h"
 #include "refx/error.h"
 #include "util/limits.h"
@@ -34,7 +34,7 @@ void check_name(const std::string& name) {
   if (name.empty()) throw Error("something has no name");
 }
 
-// Kind and id of what each edit writes.
+// Kind and id of the object that each edit writes.
 std::vector<std::pair<std::size_t, std::uint32_t>> objects_of(const Step& step) {
   std::vector<std::pair<std::size_t, std::uint32_t>> objects;
   for (const Edit& edit : step.edits)
@@ -50,6 +50,7 @@ void check_change(const Step& step, const Change<T>& change) {
     wrong(step, fmt::format("renames '{}' to '{}'", change.before->name, change.after->name));
 }
 
+// Step::nodes are shown to users and marked, so they must be nodes that the step wrote.
 void check_nodes(const Step& step) {
   std::vector<NodeId> written;
   for (const Edit& edit : step.edits)
@@ -61,6 +62,8 @@ void check_nodes(const Step& step) {
       wrong(step, "names a node as its own that it did not write");
 }
 
+// A node in a parameter would be a reference that no user list knows of, so that the node could be
+// erased.
 void check_parameters(const Step& step) {
   for (const auto& [name, value] : step.parameters)
     for_each_node(value, [&](NodeId) {
@@ -68,7 +71,8 @@ void check_parameters(const Step& step) {
     });
 }
 
-// The tensors that it left in the state, in the order of the edits.
+// There must be one stamp for each tensor that the step left in the state, in the order of the
+// edits: carry_back.cpp and redo() walk both lists together.
 void check_stamps(const Step& step) {
   auto next = step.stamps.begin();
   for (const Edit& edit : step.edits) {
@@ -85,12 +89,13 @@ using StateChanges = std::unordered_map<StateId, const Change<StateEntry>*>;
 
 StateChanges changes_of(const Step& step) {
   StateChanges changes;
-  if (step.pieces.empty()) return changes;
+  if (step.pieces.empty()) return changes;  // most steps
   for (const Edit& edit : step.edits)
     if (const auto* change = std::get_if<Change<StateEntry>>(&edit)) changes[change->id] = change;
   return changes;
 }
 
+// Pieces refer to edits of the same step, where carry_back.cpp looks them up without a check.
 void check_names_of_pieces(const Step& step) {
   const StateChanges changes = changes_of(step);
   for (const Piece& piece : step.pieces) {
@@ -125,6 +130,7 @@ void check_value(const Model&, const Module& module) { check_name(module.name); 
 void check_values(const Model& model, const Step& step) {
   if (!step.id || step.id.value >= limits::kStepId)
     throw Error(fmt::format("a step has the number {}", step.id.value));
+  // With two edits of one object, undoing the step would depend on their order.
   auto objects = objects_of(step);
   std::sort(objects.begin(), objects.end());
   if (std::adjacent_find(objects.begin(), objects.end()) != objects.end())

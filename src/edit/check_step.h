@@ -5,21 +5,21 @@
 
 namespace refx {
 
-// What everybody who uses steps relies on, asked of one that was read from somewhere. Each throws
-// an Error that says what is wrong.
+// Check the invariants of steps that come from a file. Each function throws Error, which says what
+// is wrong.
 
-// Before its values are put into the model: whether they can be.
+// Checks that the values of the step can be stored in the model. To be called before they are.
 void check_values(const Model& model, const Step& step);
-// The same for one of them.
+// The same for one value.
 void check_value(const Model& model, const Node& node);
 void check_value(const Model& model, const StateEntry& entry);
 void check_value(const Model& model, const Module& module);
 
-// The whole step, with what was there before.
+// Checks the complete step, including the values from before it.
 void check_step(const Step& step);
-// Whether its pieces lie inside the tensors that it made.
+// Checks that its pieces lie inside the tensors that it made.
 void check_pieces(const Step& step);
-// Whether the model that it left, or came from, is a valid one where these edits touched it.
+// Checks that the model before or after the step is valid where these edits changed it.
 void check_model(const Model& model, const Step& step, const std::vector<Edit>& edits);
 
 }  // namespace refx

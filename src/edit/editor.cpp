@@ -14,6 +14,7 @@
 #include "edit/step_store.h"
 #include "edit/transaction.h"
 #include "refx/error.h"
+#include "refx/old_names.h"
 #include "refx/validate.h"
 
 namespace refx {
@@ -31,9 +32,11 @@ std::string base_name(const Node& node) {
   return name;
 }
 
-// Names a node that has no name. Many nodes call few functions: they share the text of the target,
-// which then is mostly at hand, and what they are named after.
+// Names a node that has no name. Many nodes call the same few functions, so a cache saves making
+// their targets and names again, and lets them share the texts.
 void name_after_target(Node& node) {
+  // More than the operators of any one model. The limit only bounds the memory if a process reads
+  // many models with operators of its own.
   constexpr std::size_t kMost = 1024;
   thread_local std::unordered_map<Name, Name> known;
   if (node.op != Opcode::call_function) {
@@ -83,7 +86,7 @@ Editor::~Editor() = default;
 const Model& Editor::model() const { return transaction_->model(); }
 
 NodeId Editor::insert_before(NodeId where, Node node) {
-  if (where) graph()[where];
+  if (where) graph()[where];  // throws if it is not live, before anything changes
   name_after_target(node);
   node.name = graph().fresh_name(node.name);
   require_known(graph(), node);
@@ -97,6 +100,8 @@ NodeId Editor::insert_after(NodeId where, Node node) {
 
 void Editor::set_node(NodeId id, Node node) {
   const Node& old = graph()[id];
+  // The name identifies the node in files and in the text form, and the marks belong to the
+  // history.
   node.name = old.name;
   node.marks = old.marks;
   require_known(graph(), node);
@@ -162,8 +167,9 @@ void replace(Arg& arg, NodeId of, NodeId by) {
 }  // namespace
 
 void Editor::replace_uses(NodeId of, NodeId by) {
-  graph()[by];
+  graph()[by];  // throws if it is not live
   for (NodeId user : graph().users(of)) {
+    // `by` usually computes with `of`, such as a cast of it: it must not become its own input.
     if (user == by) continue;
     Node node = graph()[user];
     for (Arg& arg : node.args) replace(arg, of, by);
@@ -245,10 +251,13 @@ void Editor::mark(NodeId id, const Name& signature) {
 
 void Editor::unmark(NodeId id, const Name& signature) {
   std::vector<Name> marks = graph()[id].marks;
-  if (std::erase(marks, signature) > 0) set_marks(id, std::move(marks));
+  const auto is_own = [&](const Name& mark) { return same_transformation(mark, signature); };
+  if (std::erase_if(marks, is_own) > 0) set_marks(id, std::move(marks));
 }
 
 void Editor::set_marks(NodeId id, std::vector<Name> signatures) {
+  // Marking follows a rewrite of the same node, whose new value nobody else has yet: then it needs
+  // no copy.
   if (Node* own = transaction_->own(id)) {
     own->marks = std::move(signatures);
     return;
@@ -259,16 +268,8 @@ void Editor::set_marks(NodeId id, std::vector<Name> signatures) {
 }
 
 void Editor::add_piece(Piece piece) {
-  if (pieces_.empty()) pieces_.reserve(2);
+  if (pieces_.empty()) pieces_.reserve(2);  // most tensors are made of a few others
   pieces_.push_back(piece);
-}
-
-void Editor::set_mutations(std::vector<Mutation> mutations) {
-  ModelAccess::mutations(transaction_->model()) = std::move(mutations);
-}
-
-void Editor::set_kept_modules(std::vector<std::string> paths) {
-  ModelAccess::kept_modules(transaction_->model()) = std::move(paths);
 }
 
 void Editor::amend(Step step) {
@@ -294,6 +295,7 @@ StepId Editor::commit(Label label) {
   if (!changed()) return {};
   auto found = problems(model(), transaction_->edits());
 #ifndef NDEBUG
+  // The whole model takes time in proportion to its size at every step, so only in debug builds.
   if (found.empty()) found = problems(model());
 #endif
   if (!found.empty()) {
@@ -305,6 +307,7 @@ StepId Editor::commit(Label label) {
   step->transformation = std::move(label.transformation);
   step->signature = std::move(label.signature);
   step->parameters = std::move(label.parameters);
+  step->numerics = label.numerics;
   step->site = std::move(label.site);
   step->pieces = std::move(pieces_);
   step->nodes.reserve(transaction_->edits().size());
@@ -313,23 +316,31 @@ StepId Editor::commit(Label label) {
       step->nodes.push_back(change->id);
   step->stamps = stamps_of(transaction_->edits());
   step->edits.reserve(transaction_->edits().size());
-  // Whatever needs memory stands before keep(): if there is none, all is taken back.
+  // Everything that allocates comes before keep(). If memory runs out there, the transaction still
+  // rolls back.
   StepStore steps(transaction_->model());
-  const StepStore::Leftovers leftovers = steps.leftovers(steps.reversed(), transaction_->edits());
+  const auto reclaimable = steps.reclaimable_slots(steps.reversed(), transaction_->edits());
   steps.add(step);
   transaction_->keep(step->edits);
   for (StepPtr& amended : amended_) steps.replace(std::move(amended));
   amended_.clear();
-  // What was reversed before cannot return beside it.
-  steps.purge(leftovers);
+  // A reversed step may write what this one has changed, so it cannot be redone any more.
+  steps.purge(reclaimable);
   std::vector<StepPtr>().swap(steps.reversed());
   return step->id;
 }
 
-void Editor::commit_as_origin(std::shared_ptr<const Source> source) {
+void Editor::commit_as_origin(std::shared_ptr<const Source> source,
+                              std::optional<std::vector<Mutation>> mutations,
+                              std::optional<std::vector<std::string>> kept_modules) {
   REFX_CHECK(model().history().empty(), "a model with a history gets another origin");
-  ModelAccess::source(transaction_->model()) = std::move(source);
+  Model& model = transaction_->model();
+  // Nothing below can fail, so these need no place in the journal.
   transaction_->keep();
+  ModelAccess::source(model) = std::move(source);
+  if (mutations) ModelAccess::mutations(model) = std::move(*mutations);
+  if (kept_modules) ModelAccess::kept_modules(model) = std::move(*kept_modules);
+  ModelAccess::touch(model);
 }
 
 void Editor::commit_without_step() {

@@ -9,7 +9,8 @@
 
 namespace refx {
 
-// A number for each of some ids. What is near by id is near in memory, and costs nothing elsewhere.
+// A sparse array of numbers, indexed by id. Ids that one step writes are close to each other, so a
+// few pages are enough; ranges without entries take no memory.
 class IdPages {
  public:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();

@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "edit/access.h"
+#include "edit/broken_references.h"
 #include "edit/check_step.h"
-#include "edit/references.h"
 #include "edit/step_store.h"
 #include "edit/transaction.h"
 #include "refx/error.h"
@@ -44,9 +47,16 @@ template void Restorer::put(NodeId, std::shared_ptr<const Node>);
 template void Restorer::put(StateId, std::shared_ptr<const StateEntry>);
 template void Restorer::put(ModuleId, std::shared_ptr<const Module>);
 
+Numerics Restorer::unstated_numerics(const Kwargs& parameters) {
+  return std::ranges::find(parameters, std::pair<std::string, Arg>("approximate", true)) !=
+                 parameters.end()
+             ? Numerics::approximate
+             : Numerics::preserved;
+}
+
 namespace {
 
-// An object has one name, whether it is there or not.
+// An object has the same name before and after a change.
 template <class T>
 const Name* name_in(const Change<T>& change) {
   const auto& value = change.after ? change.after : change.before;
@@ -67,9 +77,12 @@ void reserve_names(Model& model, const Step& step) {
 
 void Restorer::apply(Step step) {
   const History& history = model_.history();
+  // Ids increase along the history: reversal plans and lookups rely on that order.
   if (!history.empty() && step.id <= history.back().id)
     throw Error(
         fmt::format("step {} stands after step {}", step.id.value, history.back().id.value));
+  // Values and ids are checked before they are used as indices. The rest of the step can be checked
+  // only with the values that it replaced, which applying the edits provides.
   check_values(model_, step);
   reserve_names(model_, step);
   Transaction transaction(model_);
@@ -89,6 +102,8 @@ void Restorer::record(Step step) {
         fmt::format("step {} stands before step {}", step.id.value, history.begin()->id.value));
   check_values(model_, step);
   check_step(step);
+  // The steps are undone in a copy, to check that each one led from one valid model to another. A
+  // copy shares all values.
   if (!earlier_) earlier_ = std::make_unique<Model>(model_);
   Transaction back(*earlier_);
   for (const Edit& edit : step.edits)

@@ -16,6 +16,7 @@ StepId StepStore::next_id() const {
 StepPtr StepStore::add(std::shared_ptr<Step> step) {
   History& history = ModelAccess::history(model_);
   std::uint32_t& next = ModelAccess::next_id(history);
+  // A step that redo() or a file restores keeps its id.
   const bool is_new = !step->id;
   if (is_new) step->id = StepId(next);
   ModelAccess::add(history, step);
@@ -62,18 +63,18 @@ class Written {
 };
 
 template <class F>
-void for_each(const StepStore::Leftovers& leftovers, F&& f) {
-  for (const Edit* edit : leftovers)
+void for_each(const StepStore::ReclaimableSlots& slots, F&& f) {
+  for (const Edit* edit : slots)
     std::visit([&](const auto& change) { f(change.id, change.after->name); }, *edit);
 }
 
 }  // namespace
 
-// What a reversed step had brought back, after an earlier step erased it, is that step's, or is in
-// place again.
-StepStore::Leftovers StepStore::leftovers(const std::vector<StepPtr>& reversed,
-                                          const std::vector<Edit>& next) const {
-  Leftovers found;
+// Only what a reversed step made. An object that it had restored, after an earlier step erased it,
+// belongs to that step, or is live again.
+StepStore::ReclaimableSlots StepStore::reclaimable_slots(const std::vector<StepPtr>& reversed,
+                                                         const std::vector<Edit>& next) const {
+  ReclaimableSlots found;
   if (reversed.empty()) return found;
   Written written;
   for (const Step& step : model_.history()) written.add(step.edits);
@@ -91,27 +92,26 @@ StepStore::Leftovers StepStore::leftovers(const std::vector<StepPtr>& reversed,
   return found;
 }
 
-void StepStore::release_names(const Leftovers& leftovers) {
-  for_each(leftovers,
-           [&](auto id, const auto& name) { ModelAccess::release_name(model_, id, name); });
+void StepStore::release_names(const ReclaimableSlots& slots) {
+  for_each(slots, [&](auto id, const auto& name) { ModelAccess::release_name(model_, id, name); });
 }
 
-void StepStore::reserve_names(const Leftovers& leftovers) {
-  for_each(leftovers,
-           [&](auto id, const auto& name) { ModelAccess::reserve_name(model_, id, name); });
+void StepStore::reserve_names(const ReclaimableSlots& slots) {
+  for_each(slots, [&](auto id, const auto& name) { ModelAccess::reserve_name(model_, id, name); });
 }
 
-void StepStore::purge(const Leftovers& leftovers) {
-  release_names(leftovers);
-  for_each(leftovers, [&](auto id, const auto&) { ModelAccess::remove_slot(model_, id); });
+void StepStore::purge(const ReclaimableSlots& slots) {
+  release_names(slots);
+  for_each(slots, [&](auto id, const auto&) { ModelAccess::remove_slot(model_, id); });
 }
 
 void StepStore::forget() {
   std::vector<StepPtr> steps;
   for (StepId id : model_.history().ids()) steps.push_back(remove(id));
-  purge(leftovers(reversed(), {}));
+  purge(reclaimable_slots(reversed(), {}));
   reversed().clear();
-  // Whatever is erased now was only kept for them.
+  // Erased objects were kept only so that these steps could be reversed. An object is erased by
+  // several steps if one of them restored it, so that its slot may be gone already.
   for (const StepPtr& step : steps)
     for (const Edit& edit : step->edits)
       std::visit(

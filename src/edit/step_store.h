@@ -8,33 +8,33 @@
 
 namespace refx {
 
-// The steps of a history, in the model that they belong to.
-
 using StepPtr = std::shared_ptr<const Step>;
 
-// The steps of a model: adds and removes them, and looks after the names and places of what they
-// erased or made. What it does is not taken back by a Transaction.
+// Adds and removes the steps of a model, and manages the names and slots of the objects that steps
+// erased or made. A Transaction does not roll back what this class does.
 class StepStore {
  public:
   explicit StepStore(Model& model) : model_(model) {}
 
-  StepId next_id() const;                   // that the next step gets
-  StepPtr add(std::shared_ptr<Step> step);  // gives it an id if it has none
+  StepId next_id() const;                   // of the next new step
+  StepPtr add(std::shared_ptr<Step> step);  // assigns an id if the step has none
   StepPtr remove(StepId id);
-  void replace(StepPtr step);  // the one of the same id
+  void replace(StepPtr step);  // replaces the step of the same id
 
-  // What redo() can bring back, the last one first in turn.
+  // The steps that redo() can restore; it takes the last one first.
   std::vector<StepPtr>& reversed() const;
-  // What reversed steps made and nobody else needs, neither a live step nor the next one, whose
-  // edits these are. As the edits that made it, which live as long as the reversed steps.
-  using Leftovers = std::vector<const Edit*>;
-  Leftovers leftovers(const std::vector<StepPtr>& reversed, const std::vector<Edit>& next) const;
-  // Their names: free for others, or kept for their return.
-  void release_names(const Leftovers& leftovers);
-  void reserve_names(const Leftovers& leftovers);
-  // Gives up their places: they cannot return.
-  void purge(const Leftovers& leftovers);
-  // Drops every erased object's place and all steps.
+  // The objects that only reversed steps made, which neither a live step nor the edits of the next
+  // step write. Each is given by the edit that made it; the pointers are valid as long as the
+  // reversed steps are.
+  using ReclaimableSlots = std::vector<const Edit*>;
+  ReclaimableSlots reclaimable_slots(const std::vector<StepPtr>& reversed,
+                                     const std::vector<Edit>& next) const;
+  // Makes the names of the objects available to others, or keeps them for a redo.
+  void release_names(const ReclaimableSlots& slots);
+  void reserve_names(const ReclaimableSlots& slots);
+  // Removes the slots, after which the objects cannot return.
+  void purge(const ReclaimableSlots& slots);
+  // Drops all steps, and the slots of all erased objects.
   void forget();
 
  private:

@@ -14,6 +14,7 @@ thread_local long fail_after_writes = -1;
 
 namespace {
 
+// With fewer edits, a scan of the journal is faster than an index. Most steps have fewer than ten.
 constexpr std::size_t kIndexFrom = 32;
 
 template <class T>
@@ -34,13 +35,16 @@ template <class T>
 Id<T> Transaction::insert(Id<T> where, T value) {
   const auto& table = ModelAccess::table<T>(model_);
   std::shared_ptr<const T> pointer = std::make_shared<T>(std::move(value));
-  // A state entry or a module is its name: what was erased under it returns, with a new value.
+  // Nodes refer to state entries and modules by name. So a new object with the name of an erased
+  // one is the same object again, with another value: it takes the slot, and the edit has a
+  // `before`.
   if (const Id<T> named = table.named(pointer->name)) {
     if (table.contains(named)) throw Error("the name '" + pointer->name + "' is taken");
     write(named, pointer);
     return named;
   }
   maybe_fail();
+  // Until the journal has the edit, rollback() does not know of the slot.
   const Id<T> id = ModelAccess::insert_slot(model_, where);
   try {
     log(Change<T>{id, nullptr, pointer}, true);
@@ -68,7 +72,9 @@ void Transaction::write(Id<T> id, std::shared_ptr<const T> value) {
     return;
   }
   auto& change = std::get<Change<T>>(*earlier);
-  if (!value && is_insertion(earlier)) {  // made and erased again: it never was
+  // Made and erased in the same step: the step has nothing to record. The edit becomes a gap
+  // instead of being removed, since the index holds positions in the journal.
+  if (!value && is_insertion(earlier)) {
     ModelAccess::exchange<T>(model_, id, nullptr);
     ModelAccess::release_name(model_, id, change.after->name);
     ModelAccess::remove_slot(model_, id);
@@ -88,6 +94,8 @@ T* Transaction::own(Id<T> id) {
   Edit* edit = logged(id);
   if (!edit) return nullptr;
   const auto& after = std::get<Change<T>>(*edit).after;
+  // The journal and the table hold one reference each. With a third one, somebody may still rely on
+  // the value as it is.
   constexpr long kEditAndTable = 2;
   if (!after || after.use_count() != kEditAndTable) return nullptr;
   ModelAccess::touch(model_);
@@ -111,7 +119,8 @@ Edit* Transaction::logged(Id<T> id) {
   return nullptr;
 }
 
-// If there is no memory for it, rollback() does not see the edit.
+// The edit is appended last. If memory runs out before, rollback() does not see it, and the model
+// is unchanged.
 void Transaction::log(Edit edit, bool inserted) {
   constexpr std::size_t kFewEdits = 8;
   const std::size_t at = edits_.size();
@@ -161,7 +170,8 @@ void Transaction::rollback() noexcept {
         },
         *it);
   }
-  // Only now: a user may have been removed after what it used.
+  // Slots are removed in a second pass. In the first one, a node that used an inserted node may not
+  // have been restored yet.
   for (const Edit& edit : edits_) {
     std::visit(
         [&](const auto& change) {

@@ -13,8 +13,8 @@
 
 namespace refx {
 
-// Writes objects of a model and remembers what they were, until keep(). Destroyed without it, it
-// takes everything back.
+// Writes objects of a model and records their previous values until keep(). Without keep(), the
+// destructor rolls everything back.
 class Transaction {
  public:
   explicit Transaction(Model& model) : model_(model) {}
@@ -24,25 +24,25 @@ class Transaction {
 
   Model& model() const { return model_; }
 
-  // A new object before `where` (no id: at the end). Its name must be free, or that of an erased
-  // object, which then returns with a new value.
+  // Inserts a new object before `where`, or at the end if there is no id. Its name must be free, or
+  // the name of an erased object, which then gets this value.
   template <class T>
   Id<T> insert(Id<T> where, T value);
-  // Null erases.
+  // Writes a value; null erases the object.
   template <class T>
   void write(Id<T> id, std::shared_ptr<const T> value);
 
-  // What this transaction wrote there, to be changed further; null if it wrote nothing, or if
-  // somebody else has it too.
+  // Returns the value that this transaction wrote there, which may be changed in place. Returns
+  // null if it wrote none, or if somebody else holds a reference to the value.
   template <class T>
   T* own(Id<T> id);
-  // Makes room for as many edits.
+  // Reserves memory for this number of edits.
   void reserve(std::size_t edits);
 
   const std::vector<Edit>& edits() const { return edits_; }
   bool changed() const;
-  // Ends the transaction: what was written stays. The journal is returned, one edit per object, or
-  // goes where there is room for it.
+  // End the transaction and keep its changes. The journal, with one edit per object, is returned or
+  // moved into `journal`, which must have capacity for it.
   std::vector<Edit> keep();
   void keep(std::vector<Edit>& journal);
   void rollback() noexcept;
@@ -52,16 +52,16 @@ class Transaction {
   Edit* logged(Id<T> id);
   void index(const Edit& edit, std::size_t at);
   void log(Edit edit, bool inserted);
-  // Whether the edit made its object, which was not there before, not even erased.
+  // Returns true if the edit made a new object, not one that was erased before.
   bool is_insertion(const Edit* edit) const { return inserted_[edit - edits_.data()]; }
 
   Model& model_;
   std::vector<Edit> edits_;
   std::vector<bool> inserted_;    // by edit: its object is new, not revived
-  std::array<IdPages, 3> index_;  // by kind: id -> edit, once there are many
+  std::array<IdPages, 3> index_;  // by kind: id -> position in edits_, once there are many
 };
 
-// An edit of an object that was made and erased again.
+// Returns true for the edit of an object that was made and erased again.
 bool is_nothing(const Edit& edit);
 
 // For tests: the n-th write from now throws. Negative: off.

@@ -16,6 +16,7 @@
 #include "edit/undo_unread.h"
 #include "ir/content.h"
 #include "refx/error.h"
+#include "refx/old_names.h"
 #include "refx/validate.h"
 
 namespace refx {
@@ -54,7 +55,8 @@ std::shared_ptr<const StateEntry> original_of(const Change<StateEntry>& change,
   return std::make_shared<const StateEntry>(std::move(entry));
 }
 
-// Writes what was before a step into the model.
+// Restores the values from before a step. In reverse order, so that what a node refers to exists
+// when the node is written.
 void write_back(Transaction& transaction, const Step& step, const ReverseOptions& options,
                 bool unread) {
   const Carried carried = carried_back(transaction.model(), step, options);
@@ -69,7 +71,8 @@ void write_back(Transaction& transaction, const Step& step, const ReverseOptions
         *it);
 }
 
-// Whether the state has the very entries that a step left there, or that were there before it.
+// Returns true if the state holds the same entry objects that the step left there, or that were
+// there before it. Pointers suffice: every write stores a new entry.
 bool is_in_place(const Model& model, const Step& step,
                  std::shared_ptr<const StateEntry> Change<StateEntry>::*entry) {
   return std::all_of(step.edits.begin(), step.edits.end(), [&](const Edit& edit) {
@@ -78,7 +81,8 @@ bool is_in_place(const Model& model, const Step& step,
   });
 }
 
-// A step that is to be undone, as redo needs it: with the tensors that are there now.
+// The step for a later redo(), with the tensors that are in the state now: they may have been
+// trained or moved to another device since the step made them.
 std::shared_ptr<Step> for_redo(const Model& model, const Step& step) {
   auto kept = std::make_shared<Step>(step);
   for (Edit& edit : kept->edits)
@@ -87,7 +91,7 @@ std::shared_ptr<Step> for_redo(const Model& model, const Step& step) {
   return kept;
 }
 
-// And once it is undone: with what was put back, and the versions of that.
+// Completes for_redo() once the step is undone, with the restored tensors.
 void note_undone(const Model& model, Step& step) {
   for (Edit& edit : step.edits)
     if (auto* change = std::get_if<Change<StateEntry>>(&edit); change && change->before)
@@ -105,7 +109,8 @@ std::vector<TensorStamp> stamps_of_originals(const Step& step) {
   return stamps;
 }
 
-// Everything a reversal does to the model, so that it can be taken back as a whole.
+// All changes that a reversal makes to the model, so that they can be rolled back as a whole. The
+// Transaction rolls back the objects; take_back() also restores steps, names and slots.
 class ReversalRun {
  public:
   ReversalRun(Model& model, bool redoable, bool unread)
@@ -122,7 +127,10 @@ class ReversalRun {
   void undo_all(const ReversalPlan& plan, const ReverseOptions& options) {
     std::vector<StepId> order = plan.asked;
     for (const auto& [id, causes] : plan.dependents) order.push_back(id);
+    // Newest first: each step is undone in the state that it left, apart from independent steps.
     std::sort(order.rbegin(), order.rend());
+    // Memory is reserved before the first change, so that a failure cannot leave a step half
+    // undone.
     removed_.reserve(order.size());
     undone_.reserve(order.size());
     stamps_.reserve(order.size());
@@ -136,28 +144,30 @@ class ReversalRun {
           fmt::join(found, "; ")));
   }
 
-  // From here on new steps may take the names of what was undone.
-  void make_way() {
+  // Makes the names of objects that only undone steps made available to new steps. A layer that is
+  // merged again then gets the same name as before.
+  void release_names() {
     std::vector<StepPtr> all = steps_.reversed();
     all.insert(all.end(), undone_.begin(), undone_.end());
-    leftovers_ = steps_.leftovers(all, {});
+    reclaimable_ = steps_.reclaimable_slots(all, {});
     earlier_ = std::exchange(steps_.reversed(), {});
-    steps_.release_names(leftovers_);
-    made_way_ = true;
+    steps_.release_names(reclaimable_);
+    names_released_ = true;
   }
 
   void reapply(const ReversalPlan& plan, const Reapply& again, Reversal& result);
 
-  // Everything stays. What was undone can be redone, unless something new stands in its place.
+  // Keeps all changes. The undone steps can be redone, unless new steps replace them.
   void finish() {
-    // Whatever needs memory stands before keep(): if there is none, all is taken back.
+    // Everything that allocates comes before keep(). If memory runs out there, the destructor still
+    // rolls back.
     steps_.reversed().reserve(steps_.reversed().size() + earlier_.size() + undone_.size());
     const bool way_back = redoable_ && new_steps().empty();
-    if (!way_back && !made_way_) leftovers_ = steps_.leftovers(undone_, {});
-    if (way_back && made_way_) reserve_again();
+    if (!way_back && !names_released_) reclaimable_ = steps_.reclaimable_slots(undone_, {});
+    if (way_back && names_released_) reserve_again();
     transaction_.keep();
     done_ = true;
-    if (!way_back) return steps_.purge(leftovers_);
+    if (!way_back) return steps_.purge(reclaimable_);
     for (std::size_t i = 0; i < undone_.size(); ++i) {
       const_cast<Step&>(*undone_[i]).stamps = std::move(stamps_[i]);
       steps_.reversed().push_back(std::move(undone_[i]));
@@ -167,7 +177,7 @@ class ReversalRun {
  private:
   void undo_one(StepId id, const ReverseOptions& options) {
     const Step& step = model_.history()[id];
-    // Mostly a step can be redone as it stands, and is not copied.
+    // Most steps are still as they were recorded. Such a step is kept for redo() without a copy.
     const bool as_left = is_in_place(model_, step, &Change<StateEntry>::after);
     auto kept = redoable_ && !as_left ? for_redo(model_, step) : nullptr;
     write_back(transaction_, step, options, unread_);
@@ -190,14 +200,16 @@ class ReversalRun {
   }
 
   void reserve_again() {
-    steps_.reserve_names(leftovers_);
+    steps_.reserve_names(reclaimable_);
     for (StepPtr& step : earlier_) steps_.reversed().push_back(std::move(step));
     earlier_.clear();
-    made_way_ = false;
+    names_released_ = false;
   }
 
   void take_back() {
     std::vector<StepPtr> taken;
+    // First the steps that were applied again, which built on the result of undoing. They are not
+    // in transaction_: each was committed by itself.
     for (const StepId id : new_steps()) {
       Transaction once(model_);
       taken.push_back(steps_.remove(id));
@@ -205,9 +217,10 @@ class ReversalRun {
         std::visit([&](const auto& change) { once.write(change.id, change.before); }, edit);
       once.keep();
     }
-    steps_.purge(steps_.leftovers(taken, {}));
-    if (made_way_) reserve_again();
+    steps_.purge(steps_.reclaimable_slots(taken, {}));
+    if (names_released_) reserve_again();
     transaction_.rollback();
+    // Oldest first, as they were undone newest first.
     for (auto it = removed_.rbegin(); it != removed_.rend(); ++it)
       steps_.add(std::const_pointer_cast<Step>(*it));
   }
@@ -219,12 +232,13 @@ class ReversalRun {
   std::vector<StepPtr> removed_;                  // the same steps as they stood in the history
   std::vector<std::vector<TensorStamp>> stamps_;  // of undone_, once everything stays
   std::vector<StepPtr> earlier_;                  // what could be redone before
-  StepStore::Leftovers leftovers_;                // of both
+  StepStore::ReclaimableSlots reclaimable_;       // of both
   StepId first_new_;                              // of the steps that are applied again
-  bool redoable_, unread_, made_way_ = false, done_ = false;
+  bool redoable_, unread_, names_released_ = false, done_ = false;
 };
 
-// Every node that a step, or a step it builds on, wrote; but for those steps that were seen.
+// Returns the nodes that a step wrote, and those that the steps it depends on wrote. `seen` holds
+// the steps whose nodes were returned before, so that each node belongs to the first step.
 std::vector<NodeId> nodes_behind(const std::map<StepId, StepPtr>& steps, const ReversalPlan& plan,
                                  StepId id, std::unordered_set<StepId>& seen) {
   std::vector<NodeId> nodes;
@@ -243,18 +257,24 @@ std::vector<NodeId> nodes_behind(const std::map<StepId, StepPtr>& steps, const R
 
 void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Reversal& result) {
   std::map<StepId, StepPtr> steps;
-  std::set<std::string> unwanted;  // what was asked to be gone is not to come back
+  // Labels of the requested steps: applying a dependent again must not bring one of them back.
+  std::set<std::string> unwanted;
   for (const StepPtr& step : removed_) {
     steps.emplace(step->id, step);
-    if (plan.is_asked(step->id)) unwanted.insert(label(*step));
+    if (plan.is_asked(step->id))
+      unwanted.insert(label(std::string(current_name(step->transformation)), step->site));
   }
 
-  // Runs of dependents of one transformation are found in one pass.
+  // A search over the whole model for each dependent step would take quadratic time. So consecutive
+  // dependents of one transformation share one search, and each site that it finds is assigned to
+  // the dependent step that wrote one of its nodes.
   for (auto it = plan.dependents.begin(); it != plan.dependents.end();) {
     const Step& first = *steps.at(it->first);
     std::unordered_map<NodeId, std::size_t> concerned;  // node -> first index in result.replaced
     std::unordered_set<StepId> seen;
-    for (; it != plan.dependents.end() && steps.at(it->first)->signature == first.signature; ++it) {
+    for (; it != plan.dependents.end() &&
+           same_transformation(steps.at(it->first)->signature, first.signature);
+         ++it) {
       const Step& step = *steps.at(it->first);
       for (NodeId node : nodes_behind(steps, plan, step.id, seen))
         concerned.emplace(node, result.replaced.size());
@@ -262,7 +282,8 @@ void ReversalRun::reapply(const ReversalPlan& plan, const Reapply& again, Revers
     }
     if (!again) continue;
     auto owner = [&](const Site& site) -> const std::size_t* {
-      if (unwanted.count(label(first.transformation, site.name))) return nullptr;
+      if (unwanted.count(label(std::string(current_name(first.transformation)), site.name)))
+        return nullptr;
       for (NodeId node : site.nodes)
         if (auto found = concerned.find(node); found != concerned.end()) return &found->second;
       return nullptr;
@@ -283,7 +304,7 @@ Reversal undo(Model& model, const ReversalPlan& plan, const ReverseOptions& opti
   run.undo_all(plan, options);
   result.reversed.assign(plan.asked.rbegin(), plan.asked.rend());
   if (options.dependents == Dependents::reapply && !plan.dependents.empty()) {
-    run.make_way();
+    run.release_names();
     run.reapply(plan, reapply, result);
   } else {
     for (const auto& [id, causes] : plan.dependents) result.reversed.push_back(id);
@@ -318,6 +339,7 @@ bool redo(Model& model) {
   for (const Edit& edit : step->edits)
     std::visit([&](const auto& change) { transaction.write(change.id, change.after); }, edit);
   if (const auto found = problems(model, transaction.edits()); !found.empty())
+    // Not the user's mistake: a model only offers steps to redo() that still apply to it.
     throw InternalError(fmt::format("redo broke the model: {}", fmt::join(found, "; ")));
   step->stamps = stamps_of(step->edits);
   steps.add(std::move(step));

@@ -5,8 +5,8 @@
 
 namespace refx {
 
-// Like undo(), but contents of originals are provided, or checked, when they are first read, not
-// now: there may be none.
+// Like undo(), but does not require the contents of originals now. They are checked or computed
+// when they are first read, and may be missing if they were detached.
 void undo_unread(Model& model, const ReversalPlan& plan, const ReverseOptions& options);
 
 }  // namespace refx

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "book/effect.h"
-#include "edit/references.h"
+#include "edit/broken_references.h"
 #include "refx/error.h"
 
 namespace refx {
@@ -27,7 +27,8 @@ void check_inputs(const Model& model, NodeId id, const Node& node, std::vector<s
   });
 }
 
-// The tensor that a node says it reads is of the node's type.
+// A node that reads a state entry must have the type of its tensor. Only dtype and sizes are
+// compared: a weight may get other strides, or move to another device, while the graph stays valid.
 void check_type(const Node& node, const StateEntry& entry, std::vector<std::string>& out) {
   if (!node.type) return;
   const at::TensorBase& tensor = entry.tensor;
@@ -59,6 +60,7 @@ void check_place(const Model& model, NodeId id, std::vector<std::string>& out) {
     out.push_back(fmt::format("output node '{}' is not the last node", node.name));
 }
 
+// Erasing is checked from the side of the erased object, whose users were not necessarily edited.
 void check_erased(const Model& model, const Change<Node>& change, std::vector<std::string>& out) {
   if (!change.before || model.graph().num_users(change.id) == 0) return;
   out.push_back(fmt::format("node '{}' was erased but is still used", change.before->name));
@@ -80,7 +82,7 @@ void check_written(const Model& model, const Change<Node>& change, std::vector<s
     out.push_back(std::move(problem));
 }
 
-// A tensor that was replaced must still fit the nodes that read it.
+// A new tensor must still fit the nodes that read it, which may not be among the edited ones.
 void check_written(const Model& model, const Change<StateEntry>& change,
                    std::vector<std::string>& out) {
   model.graph().for_each_reader(change.after->name, [&](NodeId reader) {
@@ -121,6 +123,7 @@ std::vector<std::string> problems(const Model& model, NodeId id) {
   return out;
 }
 
+// Takes time in proportion to the edits, since every step of a rewrite is checked.
 std::vector<std::string> problems(const Model& model, const std::vector<Edit>& edits) {
   std::vector<std::string> out = broken_references(model, edits);
   for (const Edit& edit : edits)
@@ -137,6 +140,7 @@ std::vector<std::string> problems(const Model& model) {
     for (std::string& problem : problems(model, id)) out.push_back(std::move(problem));
     if (graph.find(graph[id].name) != id)
       out.push_back(fmt::format("node name '{}' stands for another node", graph[id].name));
+    // Counts the users again, to compare them with those that the table maintains at every edit.
     std::vector<NodeId> inputs;
     for_each_input(graph[id], [&](NodeId input) { inputs.push_back(input); });
     std::sort(inputs.begin(), inputs.end());
@@ -168,8 +172,7 @@ bool only_erase_values(const Model& model, const std::vector<Edit>& edits) {
     const Node& node = *change->before;
     if (node.op == Opcode::placeholder || node.op == Opcode::output) return false;
     const book::Effect effect = book::effect_of(model, node);
-    return !effect.writes_first && !effect.writes_all &&
-           book::why_not_repeatable(model, node).empty();
+    return !effect.writes_first && !effect.writes_all && !book::why_not_repeatable(model, node);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "book/casts.h"
 #include "book/higher_order.h"
 #include "book/schemas.h"
 #include "exec/control_flow.h"
@@ -22,20 +23,6 @@ namespace refx::exec {
 namespace {
 
 using c10::IValue;
-
-std::optional<c10::ScalarType> cast_method(std::string_view name) {
-  if (name == "float") return at::kFloat;
-  if (name == "double") return at::kDouble;
-  if (name == "half") return at::kHalf;
-  if (name == "bfloat16") return at::kBFloat16;
-  if (name == "long") return at::kLong;
-  if (name == "int") return at::kInt;
-  if (name == "short") return at::kShort;
-  if (name == "char") return at::kChar;
-  if (name == "byte") return at::kByte;
-  if (name == "bool") return at::kBool;
-  return std::nullopt;
-}
 
 void bind_overloaded(Instruction& instruction, const Values& slots) {
   bind_best_overload(instruction, instruction.name, instruction.args, instruction.kwargs, slots);
@@ -58,13 +45,13 @@ struct ToOperand {
   Operand operator()(std::int64_t v) const { return v; }
   Operand operator()(double v) const { return v; }
   Operand operator()(std::complex<double> v) const {
-    return {IValue(c10::complex<double>(v)), Kind::complex};
+    return {IValue(c10::complex<double>(v)), OperandKind::complex};
   }
-  Operand operator()(const std::string& v) const { return {IValue(v), Kind::string}; }
-  Operand operator()(c10::ScalarType v) const { return {IValue(v), Kind::dtype}; }
-  Operand operator()(c10::Device v) const { return {IValue(v), Kind::device}; }
-  Operand operator()(c10::Layout v) const { return {IValue(v), Kind::layout}; }
-  Operand operator()(c10::MemoryFormat v) const { return {IValue(v), Kind::memory_format}; }
+  Operand operator()(const std::string& v) const { return {IValue(v), OperandKind::string}; }
+  Operand operator()(c10::ScalarType v) const { return {IValue(v), OperandKind::dtype}; }
+  Operand operator()(c10::Device v) const { return {IValue(v), OperandKind::device}; }
+  Operand operator()(c10::Layout v) const { return {IValue(v), OperandKind::layout}; }
+  Operand operator()(c10::MemoryFormat v) const { return {IValue(v), OperandKind::memory_format}; }
   Operand operator()(NodeId v) const {
     REFX_CHECK(values && values->count(v), "a node is used before it is defined");
     return values->at(v);
@@ -85,6 +72,7 @@ struct ToOperand {
   }
   Operand operator()(const Slice& v) const {
     Args parts = v.parts;
+    // slice(stop) has one part; the executor reads start, stop and step.
     parts.resize(3);
     return convert_nest(Operand::Form::slice, parts, values);
   }
@@ -181,10 +169,11 @@ Operand Compiler::state(std::string_view name) {
     if (!id) throw Error("the model has no state entry '" + std::string(name) + "'");
     it->second = new_slot();
     require_content(model_.state().tensor(id));
+    // The tensor is shared with the model; own_state.cpp copies those that a run may write.
     program_.slots[it->second] = at::Tensor(model_.state().tensor(id));
     program_.state_slots.push_back(it->second);
   }
-  return Operand::of_slot(it->second, Kind::tensor);
+  return Operand::of_slot(it->second, OperandKind::tensor);
 }
 
 Operand Compiler::constant(const Arg& arg) { return convert_arg(arg, nullptr); }
@@ -217,10 +206,12 @@ const Operand* known_item(const std::vector<Operand>& args) {
 }
 
 // What getattr yields, where IValue alone would not tell.
-Kind attribute_kind(const std::vector<Operand>& args) {
-  if (args.size() < 2 || args[1].kind != Kind::string) return Kind::unknown;
+OperandKind attribute_kind(const std::vector<Operand>& args) {
+  if (args.size() < 2 || args[1].kind != OperandKind::string) return OperandKind::unknown;
   const std::string& name = args[1].constant.toStringRef();
-  return name == "dtype" ? Kind::dtype : name == "layout" ? Kind::layout : Kind::unknown;
+  return name == "dtype"    ? OperandKind::dtype
+         : name == "layout" ? OperandKind::layout
+                            : OperandKind::unknown;
 }
 
 }  // namespace
@@ -228,10 +219,10 @@ Kind attribute_kind(const std::vector<Operand>& args) {
 // A region without gradients or under autocast runs where it stands: its nodes become instructions
 // of this program. Branches and loops are programs of their own.
 Operand Compiler::compile_higher_order(const Node& node) {
-  using Kind = book::HigherOrder::Kind;
+  using Construct = book::HigherOrder::Construct;
   const auto call = book::higher_order(node);
   if (!call) throw Error("the executor does not know this higher-order operator");
-  if (call->kind == Kind::wrap) {
+  if (call->kind == Construct::wrap) {
     const Subgraph body = read_subgraph(node.args[call->subgraphs[0]]);
     const auto inputs = operands(call->fixed);
     auto autocast = std::exchange(autocast_, call->autocast ? call->autocast : autocast_);
@@ -258,7 +249,7 @@ Operand Compiler::compile_higher_order(const Node& node) {
   };
   Instruction& instruction = emit();
   instruction.control_flow = std::move(flow);
-  instruction.args = {call->kind == Kind::cond ? operand(node.args[0]) : Operand(),
+  instruction.args = {call->kind == Construct::cond ? operand(node.args[0]) : Operand(),
                       tuple(call->carried), tuple(call->sliced), tuple(call->fixed)};
   return result_of(instruction);
 }
@@ -291,9 +282,10 @@ Operand Compiler::compile_function(const Node& node) {
   const book::Target target = book::parse_target(node.target);
   auto args = operands(node.args);
   auto kwargs = operands(node.kwargs);
+  // Before operators: torch.sym_int and math.floor are functions of Python, not of the dispatcher.
   if (const PythonFunction* f = find_builtin(target)) {
     for (auto& [name, value] : kwargs) args.push_back(std::move(value));
-    Kind kind = target.name == "getattr" ? attribute_kind(args) : Kind::unknown;
+    OperandKind kind = target.name == "getattr" ? attribute_kind(args) : OperandKind::unknown;
     Operand result = call_native(f->native, std::move(args));
     result.kind = kind;
     return result;
@@ -307,6 +299,7 @@ Operand Compiler::compile_function(const Node& node) {
   }
   if (target.kind == TargetKind::torch || target.kind == TargetKind::functional)
     return compile_torch_function(target, std::move(args), std::move(kwargs));
+  // Before the operator itself, which a process without transformers does not have.
   if (auto lowered = lower_grouped_mm(*this, node.target, args, kwargs)) return *lowered;
   if (target.is_op() || target.kind == TargetKind::packet) return call(node.target, args, kwargs);
   throw Error(
@@ -335,12 +328,13 @@ Operand Compiler::compile_method(const Node& node) {
     for (auto& [name, value] : kwargs) args.push_back(std::move(value));
     return call_native(f->native, std::move(args));
   }
-  if (args.empty()) throw Error("a method wants an object to be called on");
-  if (auto dtype = cast_method(node.target)) {
-    return call("aten.to.dtype", {args[0], Operand(IValue(*dtype), Kind::dtype)}, kwargs);
+  if (args.empty()) throw Error("a method expects an object to be called on");
+  if (auto dtype = book::dtype_of_cast_method(node.target)) {
+    return call("aten.to.dtype", {args[0], Operand(IValue(*dtype), OperandKind::dtype)}, kwargs);
   }
+  // x.cpu() and x.cuda() change the device and keep the dtype.
   if (node.target == "cpu" || node.target == "cuda") {
-    Operand device(IValue(c10::Device(node.target)), Kind::device);
+    Operand device(IValue(c10::Device(node.target)), OperandKind::device);
     return call("aten.to.dtype_layout", {args[0]}, {{"device", device}});
   }
   if (node.target == "type" && args.size() > 1) {

@@ -14,8 +14,8 @@
 
 namespace refx::exec {
 
-// Turns a model's nodes into a Program. The emitting half is what lowerings of functions and layers
-// write with.
+// Compiles a model's nodes to a Program. The lowerings of functions and layers use the functions
+// that emit instructions.
 class Compiler {
  public:
   explicit Compiler(const Model& model, const std::vector<std::string>& allow_ops = {})
@@ -31,7 +31,7 @@ class Compiler {
   Operand call_overloaded(std::string name, std::vector<Operand> args, NamedOperands kwargs);
 
   static Operand constant(const Arg& arg);  // an argument without nodes in it
-  // The tensor of that name.
+  // The state entry of that name.
   Operand state(std::string_view name);
   bool has_state(std::string_view name) const { return bool(model_.state().find(name)); }
   const Model& model() const { return model_; }

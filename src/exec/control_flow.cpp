@@ -14,7 +14,7 @@ using c10::IValue;
 
 enum Operands : std::size_t { kCondition, kCarried, kSliced, kFixed };
 
-Values values_of(const Call& call, std::size_t operand) {
+Values values_of(const NativeCall& call, std::size_t operand) {
   Values out;
   for (const Operand& item : call.operand(operand).items) out.push_back(call.value(item));
   return out;
@@ -29,7 +29,7 @@ Values run_body(ControlFlow::Body& body, const Values& inputs) {
 bool is_true(const IValue& value) {
   if (value.isBool()) return value.toBool();
   if (value.isTensor()) return value.toTensor().item().toBool();
-  throw Error("a condition wants a boolean or a tensor of one, got " + value.tagKind());
+  throw Error("a condition expects a boolean or a tensor of one, got " + value.tagKind());
 }
 
 Values joined(const Values& a, const Values& b, const Values& c = {}) {
@@ -39,12 +39,13 @@ Values joined(const Values& a, const Values& b, const Values& c = {}) {
   return out;
 }
 
-Values run_cond(ControlFlow& flow, const Call& call) {
+Values run_cond(ControlFlow& flow, const NativeCall& call) {
   const bool condition = is_true(call[kCondition]);
+  // The first subgraph is that of a true condition.
   return run_body(flow.bodies[condition ? 0 : 1], values_of(call, kFixed));
 }
 
-Values run_while(ControlFlow& flow, const Call& call) {
+Values run_while(ControlFlow& flow, const NativeCall& call) {
   Values carried = values_of(call, kCarried);
   const Values fixed = values_of(call, kFixed);
   bool ran = false;
@@ -96,7 +97,7 @@ class Stacked {
   std::vector<std::vector<at::Tensor>> parts_;
 };
 
-Values run_scan(ControlFlow& flow, const Call& call) {
+Values run_scan(ControlFlow& flow, const NativeCall& call) {
   Values carried = values_of(call, kCarried);
   const Values sliced = values_of(call, kSliced), fixed = values_of(call, kFixed);
   const std::size_t count = carried.size();
@@ -111,7 +112,7 @@ Values run_scan(ControlFlow& flow, const Call& call) {
   return joined(carried, stacked.take());
 }
 
-Values run_map(ControlFlow& flow, const Call& call) {
+Values run_map(ControlFlow& flow, const NativeCall& call) {
   const Values sliced = values_of(call, kSliced), fixed = values_of(call, kFixed);
   const std::int64_t length = length_of(sliced);
   Stacked stacked;
@@ -120,18 +121,18 @@ Values run_map(ControlFlow& flow, const Call& call) {
   return stacked.take();
 }
 
-Values run_kind(ControlFlow& flow, const Call& call) {
-  using Kind = book::HigherOrder::Kind;
+Values run_kind(ControlFlow& flow, const NativeCall& call) {
+  using Construct = book::HigherOrder::Construct;
   switch (flow.kind) {
-    case Kind::cond:
+    case Construct::cond:
       return run_cond(flow, call);
-    case Kind::while_loop:
+    case Construct::while_loop:
       return run_while(flow, call);
-    case Kind::scan:
+    case Construct::scan:
       return run_scan(flow, call);
-    case Kind::map:
+    case Construct::map:
       return run_map(flow, call);
-    case Kind::wrap:
+    case Construct::wrap:
       break;
   }
   REFX_CHECK(false, "a region is compiled where it stands");
@@ -139,8 +140,9 @@ Values run_kind(ControlFlow& flow, const Call& call) {
 
 }  // namespace
 
-IValue run_control_flow(ControlFlow& flow, const Call& call) {
+IValue run_control_flow(ControlFlow& flow, const NativeCall& call) {
   Values results = run_kind(flow, call);
+  // The first subgraph of a while_loop is its condition; the last one computes results everywhere.
   if (flow.bodies.back().single && results.size() == 1) return results[0];
   return c10::ivalue::Tuple::create(std::move(results));
 }
@@ -149,6 +151,7 @@ Program separate_copy(const Program& program) {
   Program copy = program;
   for (Instruction& i : copy.code) {
     if (!i.control_flow) continue;
+    // A program has slots of its own, and instructions share theirs by pointer otherwise.
     i.control_flow = std::make_shared<ControlFlow>(*i.control_flow);
     for (ControlFlow::Body& body : i.control_flow->bodies)
       body.program = separate_copy(body.program);

@@ -27,7 +27,7 @@ std::size_t references(const Instruction& i, Slot slot) {
 IValue fitted(const IValue& value, const Input& input) {
   auto converted = convert(value, *input.argument);
   if (!converted) {
-    throw Error("argument '" + input.argument->name() + "' wants " +
+    throw Error("argument '" + input.argument->name() + "' expects " +
                 input.argument->real_type()->str() + ", got " + value.tagKind());
   }
   return std::move(*converted);
@@ -43,6 +43,7 @@ void push(const Input& input, Values& slots, Stack& stack) {
       if (!fits(value, input.want)) [[unlikely]] {
         stack.push_back(fitted(value, input));
       } else if (input.take) {
+        // The last use: the operator may free or reuse the memory while it runs.
         stack.push_back(std::move(value));
       } else {
         stack.push_back(value);
@@ -84,6 +85,7 @@ void for_each_operand(const Instruction& i, F&& f) {
   for (const auto& [name, o] : i.kwargs) f(o);
 }
 
+// An overload is chosen again only if an operand has another kind than in the last run.
 bool is_bound(const Instruction& i, const Values& slots) {
   if (!i.bind) return true;
   if (i.bound.empty()) return false;
@@ -107,6 +109,7 @@ void find_last_uses(Program& program, const std::function<bool(Slot)>& keep) {
   std::vector<bool> used(program.slots.size(), false);
   auto mark = [&](Slot s) { used[s] = true; };
   for_each_slot(program.output, mark);
+  // Outputs, state and mutated inputs are read after the last instruction.
   for (Slot s : program.state_slots) mark(s);
   for (const auto& m : program.mutations) mark(m.target);
   for (Slot s = 0; keep && s < used.size(); ++s) used[s] = used[s] || keep(s);
@@ -123,16 +126,16 @@ void find_last_uses(Program& program, const std::function<bool(Slot)>& keep) {
   }
 }
 
-std::size_t Call::size() const { return instruction_.args.size(); }
-const Operand& Call::operand(std::size_t i) const {
+std::size_t NativeCall::size() const { return instruction_.args.size(); }
+const Operand& NativeCall::operand(std::size_t i) const {
   if (i >= size()) throw Error("argument " + std::to_string(i + 1) + " is missing");
   return instruction_.args[i];
 }
 
-at::Tensor Call::tensor(std::size_t i) const {
+at::Tensor NativeCall::tensor(std::size_t i) const {
   c10::IValue value = (*this)[i];
   if (!value.isTensor())
-    throw Error("argument " + std::to_string(i + 1) + " wants a tensor, got " + value.tagKind());
+    throw Error("argument " + std::to_string(i + 1) + " expects a tensor, got " + value.tagKind());
   return std::move(value).toTensor();
 }
 
@@ -140,6 +143,7 @@ void place_releases(Instruction& i) {
   i.release.clear();
   for (Slot slot : i.last_uses) {
     bool taken = false;
+    // A value that is passed twice cannot be moved into the first of its arguments.
     if (references(i, slot) == 1) {
       for (Input& input : i.inputs) {
         bool here = input.from == Input::From::slot && input.slot == slot;
@@ -192,15 +196,18 @@ void execute(Instruction& i, Values& slots, Stack& stack) {
     autocast.emplace(*i.autocast);
   if (i.bind) bind_if_needed(i, slots);
   if (i.control_flow) {
-    slots[i.result] = bounded(run_control_flow(*i.control_flow, Call(i, slots)));
+    slots[i.result] = bounded(run_control_flow(*i.control_flow, NativeCall(i, slots)));
   } else if (i.native) {
-    slots[i.result] = bounded(i.native(Call(i, slots)));
+    // Lists that Python code makes may grow without limit, unlike results of operators.
+    slots[i.result] = bounded(i.native(NativeCall(i, slots)));
   } else {
     stack.clear();
     for (const Input& input : i.inputs) push(input, slots, stack);
+    // Guards and limits come before the call: an operator with bad arguments may crash the process.
     if (i.guard) i.guard(i.op->schema(), stack);
     if (i.writes) count_writes(i, stack);
     i.op->callBoxed(stack);
+    // Operators that follow in the table trust that their inputs are dense, see guard.h.
     if (i.by_table) require_dense(stack);
     store_results(i, slots, stack);
   }

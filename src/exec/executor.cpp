@@ -62,6 +62,7 @@ class Executor::Borrowed {
     if (frame_) return;
     frame_ = std::make_unique<Frame>();
     frame_->program = exec::separate_copy(program_.compiled);
+    // More than most operators have arguments, so that the first run does not grow it.
     frame_->stack.reserve(16);
     frame_->may_plan = may_plan;
   }
@@ -123,6 +124,7 @@ class SlotGuard {
   try {
     throw;
   } catch (const HintedError& e) {
+    // Keep the hint: the program and Python phrase it differently.
     throw HintedError(where + e.problem(), e.hint());
   } catch (const Error& e) {
     throw Error(where + e.what());
@@ -155,6 +157,7 @@ IValue write_back(exec::Program& program, IValue result) {
                   " is to be written back, but one of the two is no tensor");
     const at::Tensor& target = program.slots[m.target].toTensor();
     const at::Tensor& value = items[m.output].toTensor();
+    // The graph wrote in place and returns the buffer itself.
     if (target.is_same(value)) continue;
     target.copy_(value);
     if (!target.is_inference()) target.unsafeGetTensorImpl()->bump_version();
@@ -208,6 +211,7 @@ exec::Plan* find_plan(Plans& plans, const exec::Signature& signature,
   for (std::size_t k = 0; k < plans.size(); ++k) {
     if (!(plans[k]->signature == signature)) continue;
     if (!plans[k]->is_current(program)) {
+      // All plans of the frame refer to the same state.
       plans.clear();
       return nullptr;
     }
@@ -254,10 +258,13 @@ IValue Executor::run_in(Frame& f, const std::vector<IValue>& inputs) {
     program_->last_run_was_planned = true;
     return run_code(plan->program, f.stack, inputs);
   }
+  // Planning runs most operators twice and compares results: worth it only if such inputs come
+  // again.
   bool again = f.current.is_fixed() && f.current == f.previous;
   f.previous = f.current;
   if (!again) return run_code(f.program, f.stack, inputs);
   auto [result, plan] = run_planning(f.program, f.current, f.stack, inputs);
+  // A graph that cannot be planned once is not tried again.
   f.may_plan = plan != nullptr;
   if (plan) f.plans.insert(f.plans.begin(), std::move(plan));
   if (f.plans.size() > kPlans) f.plans.pop_back();
@@ -309,7 +316,9 @@ void Executor::reset_state() {
 
 namespace {
 
-std::mutex compiled_mutex;  // of Model::compiled_, of all models: it is held for a moment
+// Guards Model::executor_ of all models. It is never held while a model is compiled or run, so that
+// one mutex is enough.
+std::mutex executor_mutex;
 
 }  // namespace
 
@@ -317,17 +326,17 @@ std::mutex compiled_mutex;  // of Model::compiled_, of all models: it is held fo
 // model has one state.
 IValue run(Model& model, const std::vector<IValue>& inputs) {
   const auto current = [&]() -> std::shared_ptr<Executor> {
-    auto executor = std::static_pointer_cast<Executor>(model.compiled_);
+    const auto& executor = model.executor_;
     return executor && executor->revision() == model.revision() ? executor : nullptr;
   };
-  std::unique_lock lock(compiled_mutex);
+  std::unique_lock lock(executor_mutex);
   std::shared_ptr<Executor> executor = current();
   if (!executor) {
     lock.unlock();
     auto made = std::make_shared<Executor>(model);
     lock.lock();
     executor = current();
-    if (!executor) model.compiled_ = executor = std::move(made);
+    if (!executor) model.executor_ = executor = std::move(made);
   }
   lock.unlock();
   return executor->run(inputs);

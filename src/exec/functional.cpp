@@ -9,7 +9,9 @@
 namespace refx::exec {
 namespace {
 
-bool is_false(const Operand* o) { return o && o->kind == Kind::boolean && !o->constant.toBool(); }
+bool is_false(const Operand* o) {
+  return o && o->kind == OperandKind::boolean && !o->constant.toBool();
+}
 
 // x / max(||x||, eps)
 Operand normalize(Compiler& out, const NamedOperands& a) {
@@ -36,6 +38,8 @@ std::optional<Operand> lower_functional(Compiler& out, std::string_view name,
   const NamedOperands a = bind_signature(function->signature, args, kwargs);
   if (function->op == "normalize") return normalize(out, a);
   if (function->op == "interpolate") return interpolated(out, a);
+  // torch renormalizes the rows of the weight in place, and the executor shares weights with the
+  // model.
   if (const Operand* norm = find_named(a, "max_norm"); norm && !norm->is_none())
     throw Error("embedding with max_norm changes its weight; it cannot run");
   if (const Operand* indices = find_named(a, "return_indices"); indices && !is_false(indices))

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "book/meanings.h"
 #include "refx/error.h"
 
 namespace refx::exec {
@@ -20,7 +21,7 @@ at::Tensor multiply_groups(const at::Tensor& input, const at::Tensor& weight,
                     c10::isIntegralType(offs.scalar_type(), /*includeBool=*/false);
   if (!fits)
     throw Error(
-        "a grouped matrix product wants an input [rows, in], a weight [groups, in, out] and the "
+        "a grouped matrix product expects an input [rows, in], a weight [groups, in, out] and the "
         "integer end of each group");
   at::Tensor output = at::zeros({input.size(0), weight.size(2)}, input.options());
   const at::Tensor ends = offs.to(at::kCPU, at::kLong);
@@ -42,11 +43,11 @@ at::Tensor multiply_groups(const at::Tensor& input, const at::Tensor& weight,
 
 }  // namespace
 
-c10::IValue grouped_mm_fallback(const Call& call) {
+c10::IValue grouped_mm_fallback(const NativeCall& call) {
   return multiply_groups(call.tensor(0), call.tensor(1), call.tensor(2));
 }
 
-c10::IValue grouped_mm(const Call& call) {
+c10::IValue grouped_mm(const NativeCall& call) {
   const at::Tensor input = call.tensor(0), weight = call.tensor(1), offs = call.tensor(2);
   if (input.scalar_type() == at::kDouble && weight.dim() == 3)
     return multiply_groups(input, weight, offs);
@@ -56,7 +57,7 @@ c10::IValue grouped_mm(const Call& call) {
 std::optional<Operand> lower_grouped_mm(Compiler& out, std::string_view target,
                                         const std::vector<Operand>& args,
                                         const NamedOperands& kwargs) {
-  const bool fallback = target == "transformers.grouped_mm_fallback.default";
+  const bool fallback = target == book::kGroupedMmFallback;
   if (!fallback && target != "aten._grouped_mm.default") return std::nullopt;
   std::vector<Operand> operands = args;
   // A bias and another dtype for the result are left to aten.

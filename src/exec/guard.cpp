@@ -60,16 +60,17 @@ void integer_division(const FunctionSchema& schema, const Arguments& arguments) 
 // Each channel has an entry in all of them.
 void batch_norm(const FunctionSchema& schema, const Arguments& arguments) {
   const at::Tensor input = tensor(schema, arguments, "input");
-  if (!input.defined() || input.dim() < 2) throw Error("a batch norm wants an input of channels");
+  if (!input.defined() || input.dim() < 2) throw Error("a batch norm expects an input of channels");
   const auto training = schema.argumentIndexWithName("training");
   const bool updates = schema.operator_name().name.find("with_update") != std::string::npos;
+  // With statistics of the batch, or new ones, the stored statistics may be missing.
   const bool own = training && arguments[static_cast<std::size_t>(*training)].toBool();
   for (const char* name : {"weight", "bias", "running_mean", "running_var"}) {
     const at::Tensor one = tensor(schema, arguments, name);
     const bool needed = std::string_view(name).starts_with("running") && !own && !updates;
     if (!one.defined() && !needed) continue;
     if (!one.defined() || one.numel() != input.size(1))
-      throw Error("'" + std::string(name) + "' of a batch norm wants " +
+      throw Error("'" + std::string(name) + "' of a batch norm expects " +
                   std::to_string(input.size(1)) + " elements, one for each channel");
   }
 }
@@ -80,11 +81,11 @@ void attention(const FunctionSchema& schema, const Arguments& arguments) {
                    v = tensor(schema, arguments, "value");
   for (const at::Tensor& one : {q, k, v})
     if (!one.defined() || one.dim() != 4)
-      throw Error("attention wants queries, keys and values of four dimensions");
+      throw Error("attention expects queries, keys and values of four dimensions");
   const bool heads = k.size(1) > 0 && q.size(1) % k.size(1) == 0;
   for (const at::Tensor& one : {q, k, v})
     if (one.numel() == 0 || one.stride(3) != 1)
-      throw Error("attention wants queries, keys and values that are not empty, with dense rows");
+      throw Error("attention expects queries, keys and values that are not empty, with dense rows");
   if (q.size(0) != k.size(0) || !heads || k.sizes().slice(0, 3) != v.sizes().slice(0, 3))
     throw Error("queries, keys and values of an attention do not fit together");
 }
@@ -94,9 +95,11 @@ void weight_norm(const FunctionSchema& schema, const Arguments& arguments) {
   const auto at = schema.argumentIndexWithName("dim");
   const std::int64_t dim = at ? arguments[static_cast<std::size_t>(*at)].toInt() : 0;
   if (!v.defined() || !g.defined() || v.dim() == 0 || v.numel() == 0)
-    throw Error("a weight norm wants two tensors that are not empty");
+    throw Error("a weight norm expects two tensors that are not empty");
+  // torch has a fused kernel for the first and the last dimension only. The others broadcast, which
+  // checks the sizes.
   const bool fused = dim == 0 || dim == v.dim() - 1;
-  if (fused && g.numel() != v.size(dim)) throw Error("a weight norm wants a length for each row");
+  if (fused && g.numel() != v.size(dim)) throw Error("a weight norm expects a length for each row");
 }
 
 void embedding_bag(const FunctionSchema& schema, const Arguments& arguments) {
@@ -109,9 +112,9 @@ void embedding_bag(const FunctionSchema& schema, const Arguments& arguments) {
   };
   if (!weight.defined() || weight.dim() != 2 || !is_row(indices) || !is_row(offsets))
     throw Error(
-        "an embedding bag wants a matrix, and contiguous indices and offsets in one dimension");
+        "an embedding bag expects a matrix, and contiguous indices and offsets in one dimension");
   const bool ends = value(schema, arguments, "include_last_offset").toBool();
-  if (offsets.numel() < (ends ? 2 : 1)) throw Error("an embedding bag wants at least one bag");
+  if (offsets.numel() < (ends ? 2 : 1)) throw Error("an embedding bag expects at least one bag");
   if (has_below(offsets, 0) || has_below(-offsets, -indices.numel()))
     throw Error("an offset of an embedding bag is not among its indices");
   if (!offsets.is_meta() && (offsets[0].item().toLong() != 0 ||
@@ -121,7 +124,7 @@ void embedding_bag(const FunctionSchema& schema, const Arguments& arguments) {
     throw Error("an index of an embedding bag has no row in its weight");
   if (scales.defined() && (!is_row(scales) || scales.numel() != indices.numel() ||
                            scales.scalar_type() != weight.scalar_type()))
-    throw Error("'per_sample_weights' of an embedding bag wants one element for each index");
+    throw Error("'per_sample_weights' of an embedding bag expects one element for each index");
 }
 
 // Their sum is the size of the result.
@@ -173,7 +176,7 @@ void int_product(const FunctionSchema& schema, const Arguments& arguments) {
                    columns = tensor(schema, arguments, "mat2");
   if (!rows.defined() || !columns.defined() || rows.dim() != 2 || columns.dim() != 2) return;
   if (rows.size(1) < 2 || (rows.size(0) == 1 && rows.stride(0) < rows.size(1)))
-    throw Error("an integer product wants rows of two or more elements, one behind the other");
+    throw Error("an integer product expects rows of two or more elements, one behind the other");
 }
 
 // Of integers, torch divides by it without a check.
@@ -210,7 +213,7 @@ void group_norm(const FunctionSchema& schema, const Arguments& arguments) {
     if (one.defined() && (one.dim() != 1 || one.size(0) != input.size(1) || !one.is_contiguous() ||
                           one.is_meta() != input.is_meta()))
       throw Error(std::string("the ") + name +
-                  " of a group norm wants one element for each channel");
+                  " of a group norm expects one element for each channel");
   }
 }
 
@@ -229,6 +232,7 @@ void many_results(const FunctionSchema& schema, const Arguments& arguments) {
   if (!self.defined() || !dim.isInt() || dim.toInt() < -self.dim() || dim.toInt() >= self.dim())
     return;
   std::int64_t results = self.size(dim.toInt());
+  // unbind has no size: it returns a result for each element.
   if (size.isInt() && size.toInt() > 0) results /= size.toInt();
   if (results > kMost)
     throw Error("a tensor is split into " + std::to_string(results) + " parts, more than " +
@@ -238,7 +242,7 @@ void many_results(const FunctionSchema& schema, const Arguments& arguments) {
 void pairwise_distances(const FunctionSchema& schema, const Arguments& arguments) {
   const at::Tensor x = tensor(schema, arguments, "self");
   if (!x.defined() || x.dim() != 2 || !x.is_contiguous())
-    throw Error("pairwise distances want a contiguous matrix");
+    throw Error("pairwise distances expect a contiguous matrix");
 }
 
 // Weights and biases of all layers and directions, for `gates` gates.
@@ -253,6 +257,7 @@ void recurrent(const FunctionSchema& schema, const Arguments& arguments, std::in
   const auto fail = [] {
     throw Error("the input, states and parameters of a recurrent network do not fit together");
   };
+  // An LSTM (four gates) has a hidden state and a cell state, a GRU (three gates) one hidden state.
   const std::size_t wanted = gates == 4 ? 2 : 1;
   if (!input.defined() || input.dim() != 3 || input.numel() == 0 || states.size() != wanted) fail();
   const bool batch_first = value(schema, arguments, "batch_first").toBool();
@@ -263,6 +268,7 @@ void recurrent(const FunctionSchema& schema, const Arguments& arguments, std::in
         state.scalar_type() != input.scalar_type())
       fail();
   const std::int64_t hidden = states.back().size(2), output = states[0].size(2);
+  // An LSTM with proj_size: the hidden state is a projection of the cell state, and smaller.
   const bool projects = hidden != output;
   std::vector<std::vector<std::int64_t>> shapes;
   for (std::int64_t layer = 0; layer < layers; ++layer)
@@ -315,7 +321,7 @@ void grouped_attention(const FunctionSchema& schema, const Arguments& arguments)
   for (const char* name : {"key", "value"})
     if (const at::Tensor one = tensor(schema, arguments, name);
         one.defined() && one.dim() >= 3 && one.size(-3) == 0)
-      throw Error("attention with repeated heads wants at least one head of keys and values");
+      throw Error("attention with repeated heads expects at least one head of keys and values");
 }
 
 // torch writes zeros through a pointer that tensors of oneDNN's layout do not have.
@@ -333,6 +339,8 @@ constexpr Row kRows[] = {
     {"aten::native_batch_norm", batch_norm},
     {"aten::_native_batch_norm_legit*", batch_norm},
     {"aten::_batch_norm_with_update*", batch_norm},
+    // The first row that matches an operator decides, so that exceptions come before their pattern.
+    // This one is composite: the operators that it calls are checked by themselves.
     {"aten::_scaled_dot_product_attention_math*", nullptr},
     {"aten::_scaled_dot_product_*", attention},
     {"aten::_weight_norm*", weight_norm},

@@ -16,7 +16,7 @@ using c10::IValue;
 
 std::int64_t to_integer(const IValue& v) {
   if (v.isTensor()) return v.toTensor().item().toLong();
-  if (!v.isInt()) throw Error("a slice wants integers, got " + v.tagKind());
+  if (!v.isInt()) throw Error("a slice expects integers, got " + v.tagKind());
   return v.toInt();
 }
 
@@ -25,7 +25,7 @@ std::optional<c10::SymInt> bound(const IValue& v) {
   return c10::SymInt(to_integer(v));
 }
 
-at::indexing::Slice to_slice(const Operand& operand, const Call& call) {
+at::indexing::Slice to_slice(const Operand& operand, const NativeCall& call) {
   return {bound(call.value(operand.items[0])), bound(call.value(operand.items[1])),
           bound(call.value(operand.items[2]))};
 }
@@ -40,11 +40,12 @@ at::Tensor index_tensor(const IValue& list) {
   return at::tensor(numbers, at::kLong);
 }
 
-TensorIndex to_index(const Operand& operand, const Call& call) {
+TensorIndex to_index(const Operand& operand, const NativeCall& call) {
   if (operand.form == Operand::Form::slice) return to_slice(operand, call);
   if (operand.form == Operand::Form::ellipsis) return at::indexing::Ellipsis;
   IValue v = call.value(operand);
   if (v.isNone()) return at::indexing::None;
+  // A bool is a mask, and not the index 0 or 1.
   if (v.isBool()) return v.toBool();
   if (v.isInt()) return v.toInt();
   if (v.isTensor()) return v.toTensor();
@@ -52,7 +53,7 @@ TensorIndex to_index(const Operand& operand, const Call& call) {
   throw Error("cannot index a tensor with " + v.tagKind());
 }
 
-std::vector<TensorIndex> indices(const Operand& operand, const Call& call) {
+std::vector<TensorIndex> indices(const Operand& operand, const NativeCall& call) {
   std::vector<TensorIndex> out;
   if (operand.form == Operand::Form::tuple) {
     if (operand.items.size() > limits::kIndexParts)
@@ -71,7 +72,8 @@ std::vector<IValue> items_of(const IValue& sequence) {
 }
 
 // list[start:stop:step], with Python's clamping.
-std::vector<IValue> slice_of(const std::vector<IValue>& items, const Operand& s, const Call& call) {
+std::vector<IValue> slice_of(const std::vector<IValue>& items, const Operand& s,
+                             const NativeCall& call) {
   auto size = static_cast<std::int64_t>(items.size());
   IValue step_value = call.value(s.items[2]);
   std::int64_t step = step_value.isNone() ? 1 : to_integer(step_value);
@@ -93,7 +95,7 @@ std::vector<IValue> slice_of(const std::vector<IValue>& items, const Operand& s,
   return out;
 }
 
-IValue sequence_item(const IValue& sequence, const Operand& index, const Call& call) {
+IValue sequence_item(const IValue& sequence, const Operand& index, const NativeCall& call) {
   if (index.form == Operand::Form::slice) {
     return c10::ivalue::Tuple::create(slice_of(items_of(sequence), index, call));
   }
@@ -112,7 +114,7 @@ IValue sequence_item(const IValue& sequence, const Operand& index, const Call& c
 
 }  // namespace
 
-IValue getitem(const Call& call) {
+IValue getitem(const NativeCall& call) {
   IValue base = call[0];
   const Operand& index = call.operand(1);
   if (base.isTensor()) return base.toTensor().index(indices(index, call));
@@ -123,10 +125,10 @@ IValue getitem(const Call& call) {
     if (found == dict.end()) throw Error("the dict has no such key");
     return found->value();
   }
-  throw Error("operator.getitem wants a tensor, tuple, list or dict, got " + base.tagKind());
+  throw Error("operator.getitem expects a tensor, tuple, list or dict, got " + base.tagKind());
 }
 
-IValue setitem(const Call& call) {
+IValue setitem(const NativeCall& call) {
   at::Tensor base = call.tensor(0);
   IValue value = call[2];
   auto where = indices(call.operand(1), call);

@@ -6,7 +6,7 @@
 namespace refx::exec {
 
 // Python's x[index] and x[index] = value, for tensors, tuples and lists.
-c10::IValue getitem(const Call& call);
-c10::IValue setitem(const Call& call);
+c10::IValue getitem(const NativeCall& call);
+c10::IValue setitem(const NativeCall& call);
 
 }  // namespace refx::exec

@@ -9,17 +9,20 @@ namespace {
 
 using Actual = book::Operation::Actual;
 
-bool is_true(const Operand* o) { return o && o->kind == Kind::boolean && o->constant.toBool(); }
+bool is_true(const Operand* o) {
+  return o && o->kind == OperandKind::boolean && o->constant.toBool();
+}
 
 Operand as_list(const Operand& o) {
-  bool is_list = o.kind == Kind::sequence || o.kind == Kind::unknown;
+  // What is only known at run time is passed on: convert() makes a list of a number.
+  bool is_list = o.kind == OperandKind::sequence || o.kind == OperandKind::unknown;
   return is_list ? o : Operand::nest(Operand::Form::list, {o});
 }
 
 Operand value_of(Compiler& out, const Actual& actual, const NamedOperands& names,
                  std::string_view path) {
-  if (actual.kind == Actual::Kind::literal) return Compiler::constant(actual.literal);
-  if (actual.kind == Actual::Kind::tensor) {
+  if (actual.source == Actual::Source::literal) return Compiler::constant(actual.literal);
+  if (actual.source == Actual::Source::tensor) {
     std::string full = std::string(path) + "." + actual.name;
     return actual.optional && !out.has_state(full) ? Operand() : out.state(full);
   }
@@ -43,7 +46,8 @@ NamedOperands bind_signature(const book::Signature& signature, const std::vector
   NamedOperands named;
   for (std::size_t i = 0; i < bound.size(); ++i) {
     const book::Signature::Formal& formal = signature.formals[i];
-    named.emplace_back(formal.name, bound[i] ? *bound[i] : Compiler::constant(*formal.otherwise));
+    named.emplace_back(formal.name,
+                       bound[i] ? *bound[i] : Compiler::constant(*formal.default_value));
   }
   return named;
 }

@@ -10,32 +10,32 @@
 
 namespace refx::exec {
 
-Kind kind_of(const c10::IValue& v) {
-  if (v.isTensor()) return Kind::tensor;
-  if (v.isNone()) return Kind::none;
-  if (v.isBool()) return Kind::boolean;
-  if (v.isInt()) return Kind::integer;
-  if (v.isDouble()) return Kind::floating;
-  if (v.isComplexDouble()) return Kind::complex;
-  if (v.isString()) return Kind::string;
-  if (v.isDevice()) return Kind::device;
-  if (v.isList() || v.isTuple()) return Kind::sequence;
-  return Kind::other;
+OperandKind kind_of(const c10::IValue& v) {
+  if (v.isTensor()) return OperandKind::tensor;
+  if (v.isNone()) return OperandKind::none;
+  if (v.isBool()) return OperandKind::boolean;
+  if (v.isInt()) return OperandKind::integer;
+  if (v.isDouble()) return OperandKind::floating;
+  if (v.isComplexDouble()) return OperandKind::complex;
+  if (v.isString()) return OperandKind::string;
+  if (v.isDevice()) return OperandKind::device;
+  if (v.isList() || v.isTuple()) return OperandKind::sequence;
+  return OperandKind::other;
 }
 
-Kind kind_of(const Operand& operand, const std::vector<c10::IValue>& slots) {
+OperandKind kind_of(const Operand& operand, const std::vector<c10::IValue>& slots) {
   switch (operand.form) {
     case Operand::Form::slot:
-      return operand.kind == Kind::unknown ? kind_of(slots[operand.slot]) : operand.kind;
+      return operand.kind == OperandKind::unknown ? kind_of(slots[operand.slot]) : operand.kind;
     case Operand::Form::list:
     case Operand::Form::tuple:
-      return Kind::sequence;
+      return OperandKind::sequence;
     default:
       return operand.kind;
   }
 }
 
-Operand Operand::of_slot(Slot slot, Kind kind) {
+Operand Operand::of_slot(Slot slot, OperandKind kind) {
   Operand o;
   o.form = Form::slot;
   o.kind = kind;
@@ -46,10 +46,10 @@ Operand Operand::of_slot(Slot slot, Kind kind) {
 Operand Operand::nest(Form form, std::vector<Operand> items) {
   Operand o;
   o.form = form;
-  o.kind = form == Form::slice      ? Kind::slice
-           : form == Form::ellipsis ? Kind::ellipsis
-           : form == Form::dict     ? Kind::other
-                                    : Kind::sequence;
+  o.kind = form == Form::slice      ? OperandKind::slice
+           : form == Form::ellipsis ? OperandKind::ellipsis
+           : form == Form::dict     ? OperandKind::other
+                                    : OperandKind::sequence;
   o.items = std::move(items);
   return o;
 }

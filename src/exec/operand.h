@@ -17,7 +17,7 @@ using Slot = std::uint32_t;
 
 // What Python would call a value. An IValue keeps dtypes, layouts and memory formats as plain ints,
 // and overloads differ by them, so the compiler remembers what a value is.
-enum class Kind : std::uint8_t {
+enum class OperandKind : std::uint8_t {
   unknown,
   none,
   boolean,
@@ -35,26 +35,26 @@ enum class Kind : std::uint8_t {
   ellipsis,
   other,
 };
-Kind kind_of(const c10::IValue& value);
+OperandKind kind_of(const c10::IValue& value);
 
 // An argument as the program holds it: a constant, the value of a slot, or a nest with slots in it.
 struct Operand {
   enum class Form : std::uint8_t { constant, slot, list, tuple, slice, dict, ellipsis };
 
   Form form = Form::constant;
-  Kind kind = Kind::none;  // a slot's is unknown, unless the compiler can tell
+  OperandKind kind = OperandKind::none;  // a slot's is unknown, unless the compiler can tell
   Slot slot = 0;
   c10::IValue constant;
   std::vector<Operand> items;  // dict: key, value, key, value …
 
   Operand() = default;
-  Operand(c10::IValue value, Kind kind) : kind(kind), constant(std::move(value)) {}
-  Operand(bool v) : Operand(c10::IValue(v), Kind::boolean) {}
-  Operand(int v) : Operand(c10::IValue(v), Kind::integer) {}
-  Operand(std::int64_t v) : Operand(c10::IValue(v), Kind::integer) {}
-  Operand(double v) : Operand(c10::IValue(v), Kind::floating) {}
-  Operand(const char* v) : Operand(c10::IValue(v), Kind::string) {}
-  static Operand of_slot(Slot slot, Kind kind = Kind::unknown);
+  Operand(c10::IValue value, OperandKind kind) : kind(kind), constant(std::move(value)) {}
+  Operand(bool v) : Operand(c10::IValue(v), OperandKind::boolean) {}
+  Operand(int v) : Operand(c10::IValue(v), OperandKind::integer) {}
+  Operand(std::int64_t v) : Operand(c10::IValue(v), OperandKind::integer) {}
+  Operand(double v) : Operand(c10::IValue(v), OperandKind::floating) {}
+  Operand(const char* v) : Operand(c10::IValue(v), OperandKind::string) {}
+  static Operand of_slot(Slot slot, OperandKind kind = OperandKind::unknown);
   static Operand nest(Form form, std::vector<Operand> items);
 
   bool is_none() const { return form == Form::constant && constant.isNone(); }
@@ -75,7 +75,7 @@ c10::IValue evaluate(const Operand& operand, const std::vector<c10::IValue>& slo
 // The value, which was made of others. Throws Error if it is too deep or too large to be walked.
 c10::IValue bounded(c10::IValue value);
 // The kind of an operand when the slots are filled.
-Kind kind_of(const Operand& operand, const std::vector<c10::IValue>& slots);
+OperandKind kind_of(const Operand& operand, const std::vector<c10::IValue>& slots);
 
 // "a", "b" and "c", for messages.
 std::string quoted_list(const std::vector<std::string>& names);

@@ -48,6 +48,7 @@ std::optional<OperatorHandle> real_out_variant(const OperatorHandle& op, c10::Di
     for (auto& n : dispatcher.getAllOpNames()) all[n.name].push_back(n);
     return all;
   }();
+  // An out variant has the arguments of the operator in their order, and one more for each result.
   auto wanted = plain_arguments(op.schema());
   auto it = names.find(op.operator_name().name);
   if (it == names.end()) return std::nullopt;
@@ -64,7 +65,7 @@ std::optional<OperatorHandle> real_out_variant(const OperatorHandle& op, c10::Di
   return std::nullopt;
 }
 
-Operand constant(c10::IValue value) { return Operand(std::move(value), Kind::other); }
+Operand constant(c10::IValue value) { return Operand(std::move(value), OperandKind::other); }
 
 Operand int_list(c10::IntArrayRef values) {
   return constant(c10::IValue(std::vector<std::int64_t>(values.begin(), values.end())));
@@ -119,6 +120,8 @@ OutCode OutWriter::write(const Instruction& i) {
   if (!i.op || i.op->schema().is_mutable() ||
       book::has(i.op->operator_name().name, book::kWritesSilently))
     return {};
+  // These are composite operators, which have no out variant of their own: each function emits the
+  // calls that the operator itself makes, so that the bits stay the same.
   if (is_aten(i, "aten::linear")) return linear(i);
   if (is_aten(i, "aten::matmul", "")) return matmul(i);
   if (is_aten(i, "aten::softmax", "int")) return softmax(i, "aten._softmax.out");
@@ -136,6 +139,7 @@ OutCode OutWriter::generic(const Instruction& i) {
   OutCode out;
   auto backend = backend_of(tensor(i.result));
   auto op = real_out_variant(*i.op, backend);
+  // relu has no out variant; its kernel is clamp_min with 0.
   if (!op && is_aten(i, "aten::relu")) {
     emit(out, i, "aten.clamp_min.out",
          {Operand::of_slot(i.inputs[0].slot), 0, Operand::of_slot(i.result)});
@@ -143,6 +147,7 @@ OutCode OutWriter::generic(const Instruction& i) {
   }
   if (!op) return {};
   Instruction& made = out.code.emplace_back(i);
+  // The overload is fixed now: a plan is made for inputs of these kinds.
   made.bind = nullptr;
   made.args.clear();
   made.kwargs.clear();
@@ -161,6 +166,7 @@ OutCode OutWriter::generic(const Instruction& i) {
       input.slot = i.result + static_cast<Slot>(results++);
     } else {
       input = made.inputs[plain++];
+      // The planner runs both calls on the same inputs, so neither may take them.
       input.take = false;
       bool number = input.from == Input::From::constant && input.constant.isScalar();
       if (number && is_kind(a, c10::TypeKind::TensorType)) {
@@ -180,6 +186,7 @@ OutCode OutWriter::linear(const Instruction& i) {
   OutCode out;
   auto x = tensor_slot(i, 0), w = tensor_slot(i, 1);
   if (!x || !w || tensor(*x).dim() < 2 || tensor(*w).dim() != 2) return {};
+  // For other strides at::linear makes other calls.
   if (!tensor(*x).is_contiguous() || !tensor(i.result).is_contiguous()) return {};
   Slot wt = view(out, i, "aten.t.default", *w, {});
   Slot rows = *x, result = i.result;
@@ -219,6 +226,8 @@ OutCode OutWriter::matmul(const Instruction& i) {
   if (!a || !b || !tensor(i.result).is_contiguous()) return {};
   auto slot = [](Slot s) { return Operand::of_slot(s); };
   std::int64_t dims = tensor(*a).dim();
+  // at::matmul calls mm for two matrices, and bmm for two batches of the same sizes. It folds or
+  // expands all other batches, and is left alone there.
   if (dims == 2 && tensor(*b).dim() == 2) {
     emit(out, i, "aten.mm.out", {slot(*a), slot(*b), slot(i.result)});
     return out;
@@ -245,6 +254,7 @@ OutCode OutWriter::embedding(const Instruction& i) {
   OutCode out;
   auto weight = tensor_slot(i, 0), indices = tensor_slot(i, 1);
   if (!weight || !indices || !tensor(*indices).is_contiguous()) return {};
+  // at::embedding is an index_select of the rows, with the indices flattened.
   if (!tensor(i.result).is_contiguous()) return {};
   Slot flat = *indices, result = i.result;
   if (tensor(*indices).dim() != 1) {
@@ -280,6 +290,8 @@ OutCode OutWriter::rms_norm(const Instruction& i) {
   auto slot = [](Slot s) { return Operand::of_slot(s); };
   const at::TensorOptions wide = tensor(*x).options().dtype(narrow ? at::kFloat : dtype);
   std::vector<std::int64_t> sizes = tensor(*x).sizes().vec();
+  // Without a wider type the squares can be computed in the result itself, which the last product
+  // overwrites.
   const Slot squares = narrow ? scratch(at::empty(sizes, wide)) : i.result;
   sizes.back() = 1;
   const Slot mean = scratch(at::empty(sizes, wide));

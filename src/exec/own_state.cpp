@@ -64,6 +64,7 @@ class WrittenState {
       std::size_t position = 0;
       for (NodeId input : subgraph.model.graph()) {
         if (subgraph.model.graph()[input].op != Opcode::placeholder) continue;
+        // Wraps around for positions before the fixed ones, which do not use it.
         const std::size_t fixed = position - first_fixed;
         if (position++ < first_fixed)
           shares[input] = varying;
@@ -84,6 +85,7 @@ class WrittenState {
       } catch (const Error&) {  // a subgraph that cannot be read may do anything: see below
       }
     if (const std::string_view name = bound_state(node); !name.empty()) {
+      // A placeholder that is bound to state is that memory.
       if (const StateId state = model_.state().find(name)) shares_[id] = {state};
       return;
     }
@@ -98,6 +100,8 @@ class WrittenState {
     });
     if (all.empty()) return;
     const book::Effect effect = book::effect_of(model_, node);
+    // A method or an operator writes its first argument; without positional arguments it may be
+    // any.
     const States first = node.args.empty() ? all : shared_by(node.args[0]);
     if (effect.writes_all)
       written_.insert(all.begin(), all.end());
@@ -112,6 +116,8 @@ class WrittenState {
       const StateEntry& entry = model_.state()[id];
       if (entry.kind != StateKind::buffer) continue;
       const std::string name(entry.name);
+      // The statistics of a layer are under its path: "net.bn.running_mean" under "net.bn", and
+      // those of modules inside it as well.
       for (auto dot = name.rfind('.'); dot != name.npos && dot > 0; dot = name.rfind('.', dot - 1))
         if (training_.count(name.substr(0, dot))) written_.insert(id);
     }
@@ -126,6 +132,7 @@ class WrittenState {
 // Two tensors with the same key share memory.
 const void* memory_of(const at::TensorBase& tensor) {
   const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  // A tensor without a storage (a sparse one) is its own memory.
   return storage ? static_cast<const void*>(storage.unsafeGetStorageImpl())
                  : tensor.unsafeGetTensorImpl();
 }
@@ -202,6 +209,7 @@ bool keeps_state(const Model& model) {
     bool depends = written.count(std::string(bound_state(node))) != 0;
     for_each_input(node, [&](NodeId input) { depends |= from_state.count(input) != 0; });
     if (!depends) continue;
+    // The output is the last node of a graph.
     if (node.op == Opcode::output) return returns_one_of(model, node, from_state);
     from_state.insert(id);
   }
@@ -219,6 +227,7 @@ void find_own_state(const Model& model, const std::unordered_map<std::string, Sl
   const std::set<StateId> is_written(written.begin(), written.end());
   for (StateId id : model.state()) {
     const auto slot = slots.find(std::string(model.state()[id].name));
+    // Tensors that share memory with written ones are copied with them, or they would part.
     if (slot == slots.end() || !memory.count(memory_of(model.state().tensor(id)))) continue;
     program.own_state.push_back({slot->second, model.state()[id].name,
                                  at::Tensor(model.state().tensor(id)), is_written.contains(id)});
@@ -240,6 +249,7 @@ void reset_own_state(Program& program) {
   for (const Program::OwnState& own : program.own_state)
     alike &= is_laid_out_alike(program.slots[own.slot].toTensor(), own.initial);
   if (!alike) {
+    // An operator resized the memory: plans for it are no longer current anyway.
     program.has_own_state = false;
     make_own_state(program);
     return;

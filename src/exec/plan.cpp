@@ -11,7 +11,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "exec/memory.h"
+#include "exec/arena.h"
 #include "exec/out_variants.h"
 #include "exec/role.h"
 
@@ -33,6 +33,7 @@ void for_each_tensor(const IValue& v, F&& f) {
   }
 }
 
+// Compares memory and not values, so that NaN equals itself and -0 differs from 0.
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   at::Tensor x = a.contiguous().cpu(), y = b.contiguous().cpu();
   return x.nbytes() == y.nbytes() &&
@@ -156,14 +157,17 @@ void Planner::look_at_results(const Instruction& i, Seen& seen, const std::vecto
     const IValue& v = slots_[i.result + k];
     for_each_tensor(v, [&](const at::Tensor& t) {
       tensors = true;
+      // A storage that no input has is new memory.
       seen.aliases &= given.count(storages_.number(t)) != 0;
     });
     bool is_tensor = v.isTensor() && v.toTensor().defined();
     seen.layouts.push_back(is_tensor && fits_arena(v.toTensor()) ? Layout(v.toTensor()) : Layout());
     seen.storages.push_back(is_tensor ? storages_.number(v.toTensor()) : 0);
   }
+  // size(x) or x.shape: the result is fixed by the sizes, which are part of the signature.
   if (!tensors && seen.role == Role::view) seen.role = Role::shape;
   if (seen.role == Role::view && !seen.aliases) seen.role = Role::compute;  // made a copy
+  // These have the same value in every run with this signature.
   if (seen.role == Role::constant || seen.role == Role::shape) {
     seen.values.assign(slots_.begin() + i.result, slots_.begin() + i.result + i.results);
   }
@@ -172,10 +176,12 @@ void Planner::look_at_results(const Instruction& i, Seen& seen, const std::vecto
 // Runs the out variant beside the plain call: only what gives the same bits is planned.
 void Planner::try_out_variant(const Instruction& i, Seen& seen, const std::vector<IValue>& inputs,
                               const std::vector<Slot>& reads) {
+  // A result that does not fit the arena keeps its plain call.
   for (const Layout& layout : seen.layouts) {
     if (layout.bytes == 0) return;
   }
   std::vector<IValue> results(slots_.begin() + i.result, slots_.begin() + i.result + i.results);
+  // The plain call may have taken its inputs out of the slots.
   for (std::size_t k = 0; k < reads.size(); ++k) slots_[reads[k]] = inputs[k];
   for (std::uint32_t k = 0; k < i.results; ++k) {
     const Layout& like = seen.layouts[k];
@@ -215,6 +221,7 @@ void Planner::watch(std::size_t index, Instruction& i) {
       for_each_tensor(v, [&](const at::Tensor& t) { written_.insert(storages_.number(t)); });
     }
   }
+  // Inputs have to live until the out variant has run on them.
   std::vector<Slot> release = std::exchange(i.release, {});
   execute(i, slots_, stack_);
   i.release = std::move(release);
@@ -222,6 +229,7 @@ void Planner::watch(std::size_t index, Instruction& i) {
   if (possible_) {
     look_at_results(i, seen, inputs);
     bool is_new = seen.role == Role::compute && !seen.aliases;
+    // A second call would draw other numbers, and out variants run without autocast.
     bool random = i.op && i.op->hasTag(at::Tag::nondeterministic_seeded);
     if (is_new && i.op && !random && !i.autocast) try_out_variant(i, seen, inputs, reads);
     // Taken inputs were put back for the comparison.
@@ -235,10 +243,12 @@ void Planner::watch(std::size_t index, Instruction& i) {
 bool Planner::run(Instruction*& current) {
   std::size_t index = 0;
   possible_ = program_.code.size() <= kMostInstructions;
+  // State and inputs exist before the first instruction.
   for (const Slot s : program_.state_slots) use(slots_[s], 0);
   for (const auto& input : program_.user_inputs) {
     use(slots_[input.slot], 0);
     for_each_tensor(slots_[input.slot], [&](const at::Tensor& t) {
+      // The caller owns the inputs: nothing may be placed over a view of one.
       if (possible_) escapes_.insert(storages_.number(t));
     });
   }
@@ -265,6 +275,7 @@ void Planner::choose_arena() {
   for (std::size_t index = 0; index < seen_.size(); ++index) {
     const Instruction& i = program_.code[index];
     Seen& seen = seen_[index];
+    // Results that the caller gets need memory of their own: the arena is reused by the next run.
     seen.in_arena = !seen.out.empty() && !is_returned(i);
     for (std::size_t s : seen.storages) seen.in_arena &= escapes_.count(s) == 0;
     for (const Layout& layout : seen.layouts) {
@@ -289,6 +300,7 @@ bool Planner::place_buffers(Plan& plan) {
       add(slot, seen.layouts[k], index, last_use_[seen.storages[k]]);
     }
     for (std::size_t k = 0; k < seen.scratch.size(); ++k) {
+      // Scratch memory lives only during its instruction.
       add(seen.out.scratch[k], seen.scratch[k], index, index);
     }
   }
@@ -350,12 +362,14 @@ void Planner::add(Plan& plan, Instruction i, Role role, const Seen& seen) {
     i.args.clear();
     i.kwargs.clear();
   }
+  // A constant that is returned, or written in place, has to be made anew in each run.
   bool constant = role == Role::constant && !is_returned(i);
   for (std::size_t s : seen.storages) constant &= !escapes_.count(s) && !written_.count(s);
   if (constant || role == Role::shape) {
     for (std::uint32_t k = 0; k < i.results; ++k) pin(plan, i.result + k, seen.values[k]);
     return;
   }
+  // A view of memory that never moves is the same in every run, and is taken once.
   bool fixed_view = role == Role::view && !is_returned(i) && all_pinned(i);
   pin_inputs(plan, i);
   if (fixed_view) {
@@ -399,6 +413,8 @@ void Planner::finish(Plan& plan) {
   }
   for (Slot s : p.state_slots) {
     const at::Tensor& t = p.slots[s].toTensor();
+    // A run may replace the storage of its state (set_, resize_): then the plan is dropped, see
+    // is_current.
     plan.origins.push_back({s, t.storage().unsafeGetStorageImpl(), t.const_data_ptr(),
                             t.sizes().vec(), t.strides().vec()});
   }
@@ -440,11 +456,13 @@ void Signature::add(const IValue& v) {
       fixed_ = false;
       return;
     }
+    // The key set has backend, autocast and the conj and neg bits, on which kernels depend.
     words_.push_back(static_cast<std::int64_t>(t.key_set().raw_repr()));
     words_.push_back(static_cast<std::int64_t>(t.scalar_type()) << 32 | t.device().index());
     words_.push_back(t.dim());
     words_.insert(words_.end(), t.sizes().begin(), t.sizes().end());
     words_.insert(words_.end(), t.strides().begin(), t.strides().end());
+    // A number decides sizes, so that its value is part of the signature.
   } else if (v.isInt() || v.isBool()) {
     words_.push_back(v.isInt() ? v.toInt() : v.toBool());
   } else if (v.isDouble()) {
@@ -457,6 +475,7 @@ void Signature::add(const IValue& v) {
   }
 }
 
+// The pinned views are of the memory that the state had when the plan was made.
 bool Plan::is_current(const Program& plain) const {
   for (const Origin& o : origins) {
     const at::Tensor& t = plain.slots[o.slot].toTensor();

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "book/policy.h"
+#include "book/allowed_ops.h"
 #include "book/target.h"
 #include "refx/executor.h"
 #include "refx/hint.h"
@@ -43,13 +43,13 @@ struct Called {
 // The operator that a node calls, as the compiler reads it; none for Python's own functions and
 // what is no function.
 std::optional<Called> called_by(const Node& node) {
-  using Kind = book::Target::Kind;
+  using TargetKind = book::Target::Kind;
   if (node.op == Opcode::call_method) return Called{"aten", node.target, {}};
   if (node.op != Opcode::call_function) return std::nullopt;
   const book::Target target = book::parse_target(node.target);
-  if (target.is_op() || target.kind == Kind::packet)
+  if (target.is_op() || target.kind == TargetKind::packet)
     return Called{std::string(target.space), std::string(target.name), target.overload_name()};
-  if (target.kind == Kind::torch || target.kind == Kind::functional)
+  if (target.kind == TargetKind::torch || target.kind == TargetKind::functional)
     return Called{"aten", book::operator_of(target), {}};
   return std::nullopt;
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "book/higher_order.h"
-#include "exec/convert.h"
+#include "exec/convert_argument.h"
 #include "exec/guard.h"
 #include "exec/operand.h"
 #include "refx/executor.h"
@@ -43,9 +43,9 @@ struct ControlFlow;
 struct Instruction;
 
 // The operands of a call that is no operator of the dispatcher: Python's own functions.
-class Call {
+class NativeCall {
  public:
-  Call(const Instruction& instruction, const Values& slots)
+  NativeCall(const Instruction& instruction, const Values& slots)
       : instruction_(instruction), slots_(slots) {}
 
   std::size_t size() const;
@@ -59,7 +59,7 @@ class Call {
   const Instruction& instruction_;
   const Values& slots_;
 };
-using Native = c10::IValue (*)(const Call&);
+using Native = c10::IValue (*)(const NativeCall&);
 
 // Chooses what a late-bound instruction calls, now that its operands have values.
 using Bind = void (*)(Instruction&, const Values& slots);
@@ -78,7 +78,7 @@ struct Instruction {
   std::string name;  // what `bind` looks up
   std::vector<Operand> args;
   NamedOperands kwargs;
-  std::vector<Kind> bound;  // the kinds that `bind` last saw
+  std::vector<OperandKind> bound;  // the kinds that `bind` last saw
 
   Slot result = 0;
   std::uint32_t results = 1;    // more: one slot each from `result` on; none: nobody wants it

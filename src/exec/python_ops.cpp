@@ -97,7 +97,7 @@ bool is_sequence(const IValue& v) { return v.isTuple() || v.isList(); }
 IValue tuple(std::vector<IValue> values) { return c10::ivalue::Tuple::create(std::move(values)); }
 
 template <class Ints, class Doubles>
-IValue arithmetic(const Call& call, Ints ints, Doubles doubles) {
+IValue arithmetic(const NativeCall& call, Ints ints, Doubles doubles) {
   IValue a = call[0], b = call[1];
   if (is_int(a) && is_int(b)) return ints(as_int(a), as_int(b));
   return doubles(as_double(a), as_double(b));
@@ -110,7 +110,7 @@ void check_length(std::size_t items, std::size_t times) {
                             items, limits::kListItems));
 }
 
-IValue add(const Call& call) {
+IValue add(const NativeCall& call) {
   if (is_sequence(call[0])) {
     auto all = items(call[0]), more = items(call[1]);
     check_length(all.size() + more.size(), 1);
@@ -121,12 +121,12 @@ IValue add(const Call& call) {
       call, [](auto a, auto b) { return IValue(int_add(a, b)); },
       [](double a, double b) { return IValue(a + b); });
 }
-IValue sub(const Call& call) {
+IValue sub(const NativeCall& call) {
   return arithmetic(
       call, [](auto a, auto b) { return IValue(int_sub(a, b)); },
       [](double a, double b) { return IValue(a - b); });
 }
-IValue mul(const Call& call) {
+IValue mul(const NativeCall& call) {
   if (is_sequence(call[0])) {
     const auto once = items(call[0]);
     const auto times = static_cast<std::size_t>(std::max<std::int64_t>(as_int(call[1]), 0));
@@ -140,21 +140,22 @@ IValue mul(const Call& call) {
       call, [](auto a, auto b) { return IValue(int_mul(a, b)); },
       [](double a, double b) { return IValue(a * b); });
 }
-IValue truediv(const Call& call) { return as_double(call[0]) / nonzero(as_double(call[1])); }
-IValue floordiv(const Call& call) {
+IValue truediv(const NativeCall& call) { return as_double(call[0]) / nonzero(as_double(call[1])); }
+IValue floordiv(const NativeCall& call) {
   return arithmetic(
       call, [](auto a, auto b) { return IValue(floor_div(a, b)); },
       [](double a, double b) { return IValue(std::floor(a / nonzero(b))); });
 }
-IValue mod(const Call& call) {
+IValue mod(const NativeCall& call) {
   return arithmetic(
       call, [](auto a, auto b) { return IValue(int_mod(a, b)); },
       [](double a, double b) { return IValue(float_mod(a, nonzero(b))); });
 }
-IValue pow(const Call& call) {
+IValue pow(const NativeCall& call) {
   return arithmetic(
       call,
       [](std::int64_t a, std::int64_t b) {
+        // Python's 2 ** -1 is a float.
         return b >= 0 ? IValue(int_pow(a, b))
                       : IValue(std::pow(static_cast<double>(a), static_cast<double>(b)));
       },
@@ -170,29 +171,30 @@ bool equal(const IValue& a, const IValue& b) {
   if (numbers)
     return is_int(a) && is_int(b) ? as_int(a) == as_int(b) : as_double(a) == as_double(b);
   if (a.isNone() || b.isNone()) return a.isNone() && b.isNone();
+  // As `is` compares them; operator.eq of tensors is bound to aten.eq.
   if (a.isTensor() || b.isTensor()) return a.is(b);
   return a == b;
 }
-IValue eq(const Call& call) { return equal(call[0], call[1]); }
-IValue ne(const Call& call) { return !equal(call[0], call[1]); }
-IValue lt(const Call& call) { return as_double(call[0]) < as_double(call[1]); }
-IValue le(const Call& call) { return as_double(call[0]) <= as_double(call[1]); }
-IValue gt(const Call& call) { return as_double(call[0]) > as_double(call[1]); }
-IValue ge(const Call& call) { return as_double(call[0]) >= as_double(call[1]); }
+IValue eq(const NativeCall& call) { return equal(call[0], call[1]); }
+IValue ne(const NativeCall& call) { return !equal(call[0], call[1]); }
+IValue lt(const NativeCall& call) { return as_double(call[0]) < as_double(call[1]); }
+IValue le(const NativeCall& call) { return as_double(call[0]) <= as_double(call[1]); }
+IValue gt(const NativeCall& call) { return as_double(call[0]) > as_double(call[1]); }
+IValue ge(const NativeCall& call) { return as_double(call[0]) >= as_double(call[1]); }
 
 template <class Bits>
-IValue bitwise(const Call& call, Bits bits) {
+IValue bitwise(const NativeCall& call, Bits bits) {
   IValue a = call[0], b = call[1];
   if (a.isBool() && b.isBool()) return bits(a.toBool(), b.toBool()) != 0;
   return static_cast<std::int64_t>(bits(as_int(a), as_int(b)));
 }
-IValue bit_and(const Call& call) {
+IValue bit_and(const NativeCall& call) {
   return bitwise(call, [](auto a, auto b) { return a & b; });
 }
-IValue bit_or(const Call& call) {
+IValue bit_or(const NativeCall& call) {
   return bitwise(call, [](auto a, auto b) { return a | b; });
 }
-IValue bit_xor(const Call& call) {
+IValue bit_xor(const NativeCall& call) {
   return bitwise(call, [](auto a, auto b) { return a ^ b; });
 }
 
@@ -202,61 +204,61 @@ bool truth_of(const IValue& v) {
   if (is_sequence(v)) return !items(v).empty();
   return as_double(v) != 0;
 }
-IValue truth(const Call& call) { return truth_of(call[0]); }
-IValue not_(const Call& call) { return !truth_of(call[0]); }
-IValue neg(const Call& call) {
+IValue truth(const NativeCall& call) { return truth_of(call[0]); }
+IValue not_(const NativeCall& call) { return !truth_of(call[0]); }
+IValue neg(const NativeCall& call) {
   IValue v = call[0];
   return is_int(v) ? IValue(int_sub(0, as_int(v))) : IValue(-as_double(v));
 }
-IValue absolute(const Call& call) {
+IValue absolute(const NativeCall& call) {
   IValue v = call[0];
   if (!is_int(v)) return std::abs(as_double(v));
   return as_int(v) < 0 ? int_sub(0, as_int(v)) : as_int(v);
 }
-IValue invert(const Call& call) { return ~as_int(call[0]); }
-IValue identity(const Call& call) { return call[0]; }
-IValue is_same(const Call& call) { return equal(call[0], call[1]); }
-IValue is_not_same(const Call& call) { return !equal(call[0], call[1]); }
-IValue contains(const Call& call) {
+IValue invert(const NativeCall& call) { return ~as_int(call[0]); }
+IValue identity(const NativeCall& call) { return call[0]; }
+IValue is_same(const NativeCall& call) { return equal(call[0], call[1]); }
+IValue is_not_same(const NativeCall& call) { return !equal(call[0], call[1]); }
+IValue contains(const NativeCall& call) {
   auto all = items(call[0]);
   IValue wanted = call[1];
   return std::any_of(all.begin(), all.end(), [&](const IValue& v) { return equal(v, wanted); });
 }
 
 // number / tensor: what Tensor.__rtruediv__ does, to the bit.
-IValue reverse_div(const Call& call) {
+IValue reverse_div(const NativeCall& call) {
   return at::reciprocal(call.tensor(1)).mul(call[0].toScalar());
 }
 
 // ---- math and torch.sym_* ----------------------------------------------------------------------
 
 template <double (*F)(double)>
-IValue real(const Call& call) {
+IValue real(const NativeCall& call) {
   return F(as_double(call[0]));
 }
 template <double (*F)(double)>
-IValue rounded(const Call& call) {
+IValue rounded(const NativeCall& call) {
   IValue v = call[0];
   return is_int(v) ? IValue(as_int(v)) : IValue(to_integer(F(as_double(v))));
 }
-IValue to_int(const Call& call) { return rounded<std::trunc>(call); }
-IValue to_float(const Call& call) { return as_double(call[0]); }
+IValue to_int(const NativeCall& call) { return rounded<std::trunc>(call); }
+IValue to_float(const NativeCall& call) { return as_double(call[0]); }
 
-std::vector<IValue> spread(const Call& call) {
+std::vector<IValue> spread(const NativeCall& call) {
   if (call.size() == 1 && is_sequence(call[0])) return items(call[0]);
   std::vector<IValue> all;
   for (std::size_t i = 0; i < call.size(); ++i) all.push_back(call[i]);
   return all;
 }
 template <bool kLargest>
-IValue extreme(const Call& call) {
+IValue extreme(const NativeCall& call) {
   auto all = spread(call);
-  if (all.empty()) throw Error("max and min want at least one number");
+  if (all.empty()) throw Error("max and min expect at least one number");
   return *std::max_element(all.begin(), all.end(), [](const IValue& a, const IValue& b) {
     return kLargest ? as_double(a) < as_double(b) : as_double(a) > as_double(b);
   });
 }
-IValue sum(const Call& call) {
+IValue sum(const NativeCall& call) {
   auto all = spread(call);
   bool ints = std::all_of(all.begin(), all.end(), is_int);
   if (ints) {
@@ -266,26 +268,26 @@ IValue sum(const Call& call) {
   return std::accumulate(all.begin(), all.end(), 0.0,
                          [](double s, const IValue& v) { return s + as_double(v); });
 }
-IValue ite(const Call& call) { return truth_of(call[0]) ? call[1] : call[2]; }
-IValue length(const Call& call) {
+IValue ite(const NativeCall& call) { return truth_of(call[0]) ? call[1] : call[2]; }
+IValue length(const NativeCall& call) {
   IValue v = call[0];
   return v.isTensor() ? v.toTensor().size(0) : static_cast<std::int64_t>(items(v).size());
 }
-IValue to_tuple(const Call& call) { return tuple(items(call[0])); }
+IValue to_tuple(const NativeCall& call) { return tuple(items(call[0])); }
 
 // ---- what a tensor says about itself ------------------------------------------------------------
 
-IValue size(const Call& call) {
+IValue size(const NativeCall& call) {
   at::Tensor x = call.tensor(0);
   return call.has(1) ? IValue(x.size(as_int(call[1]))) : IValue(x.sizes());
 }
-IValue stride(const Call& call) {
+IValue stride(const NativeCall& call) {
   at::Tensor x = call.tensor(0);
   return call.has(1) ? IValue(x.stride(as_int(call[1]))) : IValue(x.strides());
 }
-IValue dim(const Call& call) { return call.tensor(0).dim(); }
-IValue numel(const Call& call) { return call.tensor(0).numel(); }
-IValue element_size(const Call& call) {
+IValue dim(const NativeCall& call) { return call.tensor(0).dim(); }
+IValue numel(const NativeCall& call) { return call.tensor(0).numel(); }
+IValue element_size(const NativeCall& call) {
   return static_cast<std::int64_t>(call.tensor(0).element_size());
 }
 
@@ -298,6 +300,7 @@ const std::map<std::string_view, Attribute>& attributes() {
       {"device", [](const at::Tensor& x) { return IValue(x.device()); }},
       {"ndim", [](const at::Tensor& x) { return IValue(x.dim()); }},
       {"is_cuda", [](const at::Tensor& x) { return IValue(x.is_cuda()); }},
+      // Runs are without gradients.
       {"requires_grad", [](const at::Tensor&) { return IValue(false); }},
       {"data", [](const at::Tensor& x) { return IValue(x); }},
       {"T", [](const at::Tensor& x) { return IValue(x.numpy_T()); }},
@@ -369,9 +372,9 @@ void use_native(Instruction& instruction, Native native) {
 void bind_arithmetic(Instruction& instruction, const Values& slots) {
   const Arithmetic& row = arithmetic_table().at(instruction.name);
   const auto& args = instruction.args;
-  auto is_tensor = [&](const Operand& o) { return kind_of(o, slots) == Kind::tensor; };
+  auto is_tensor = [&](const Operand& o) { return kind_of(o, slots) == OperandKind::tensor; };
   if (std::none_of(args.begin(), args.end(), is_tensor)) {
-    if (!row.numbers) throw Error("operator." + instruction.name + " wants tensors");
+    if (!row.numbers) throw Error("operator." + instruction.name + " expects tensors");
     return use_native(instruction, row.numbers);
   }
   bool reflect = args.size() == 2 && !is_tensor(args[0]);
@@ -390,17 +393,19 @@ void bind_to(Instruction& instruction, const Values& slots) {
   std::size_t next_flag = 0;
   for (std::size_t i = 1; i < instruction.args.size(); ++i) {
     const Operand& o = instruction.args[i];
-    Kind kind = kind_of(o, slots);
-    if (kind == Kind::tensor) {
+    OperandKind kind = kind_of(o, slots);
+    // x.to(other) takes dtype and device from a tensor.
+    if (kind == OperandKind::tensor) {
       return bind_best_overload(instruction, "to", instruction.args, instruction.kwargs, slots);
     }
-    if (kind == Kind::dtype) {
+    if (kind == OperandKind::dtype) {
       kwargs.emplace_back("dtype", o);
-    } else if (kind == Kind::device || kind == Kind::string || kind == Kind::integer) {
+    } else if (kind == OperandKind::device || kind == OperandKind::string ||
+               kind == OperandKind::integer) {
       kwargs.emplace_back("device", o);
-    } else if (kind == Kind::boolean && next_flag < 2) {
+    } else if (kind == OperandKind::boolean && next_flag < 2) {
       kwargs.emplace_back(flags[next_flag++], o);
-    } else if (kind != Kind::none) {
+    } else if (kind != OperandKind::none) {
       throw Error("to: argument " + std::to_string(i) +
                   " is neither a dtype, a device nor a tensor");
     }
@@ -431,10 +436,10 @@ IValue get_attribute_of(const IValue& v, const std::string& name) {
 
 }  // namespace
 
-IValue get_attribute(const Call& call) {
+IValue get_attribute(const NativeCall& call) {
   const IValue name = call[1];
   if (!name.isString())
-    throw Error("getattr wants the name of an attribute, got " + name.tagKind());
+    throw Error("getattr expects the name of an attribute, got " + name.tagKind());
   return get_attribute_of(call[0], name.toStringRef());
 }
 
@@ -467,6 +472,7 @@ const PythonFunction* find_builtin(const book::Target& target) {
       {"min", {extreme<false>}},
       {"sum", {sum}},
       {"abs", {absolute}},
+      // nearbyint rounds halves to even in the default mode, as Python does.
       {"round", {rounded<std::nearbyint>}},
       {"tuple", {to_tuple}},
       {"list", {to_tuple}},

@@ -22,6 +22,6 @@ const PythonFunction* find_method(std::string_view name);  // "size", "float"
 
 // Native functions that look at a tensor's sizes and types, never at its contents.
 bool reads_metadata_only(Native native);
-c10::IValue get_attribute(const Call& call);  // getattr(x, "shape")
+c10::IValue get_attribute(const NativeCall& call);  // getattr(x, "shape")
 
 }  // namespace refx::exec

@@ -41,10 +41,10 @@ std::optional<at::ArrayRef<T>> reference(const std::optional<std::vector<T>>& v)
 
 }  // namespace
 
-IValue interpolate(const Call& call) {
+IValue interpolate(const NativeCall& call) {
   at::Tensor x = call.tensor(0);
-  if (x.dim() < 3) throw Error("interpolate wants an input of three dimensions or more");
-  if (!call[3].isString()) throw Error("interpolate wants the name of a mode");
+  if (x.dim() < 3) throw Error("interpolate expects an input of three dimensions or more");
+  if (!call[3].isString()) throw Error("interpolate expects the name of a mode");
   std::string mode = call[3].toStringRef();
   bool corners = call[4].isBool() && call[4].toBool();
   auto on = [&](std::size_t i) { return call[i].isBool() && call[i].toBool(); };
@@ -52,12 +52,12 @@ IValue interpolate(const Call& call) {
     throw Error("interpolate: recompute_scale_factor and antialias are not supported");
   }
   auto size = per_dimension<std::int64_t>(call[1], x.dim() - 2, [](const IValue& v) {
-    if (!v.isInt()) throw Error("interpolate wants integers as a size, got " + v.tagKind());
+    if (!v.isInt()) throw Error("interpolate expects integers as a size, got " + v.tagKind());
     return v.toInt();
   });
   auto scale = per_dimension<double>(call[2], x.dim() - 2, [](const IValue& v) {
     if (!v.isInt() && !v.isDouble())
-      throw Error("interpolate wants numbers as scale factors, got " + v.tagKind());
+      throw Error("interpolate expects numbers as scale factors, got " + v.tagKind());
     return v.isInt() ? static_cast<double>(v.toInt()) : v.toDouble();
   });
   at::OptionalIntArrayRef s = reference(size);

@@ -6,6 +6,6 @@
 namespace refx::exec {
 
 // torch.nn.functional.interpolate; its operands in the order that the book has.
-c10::IValue interpolate(const Call& call);
+c10::IValue interpolate(const NativeCall& call);
 
 }  // namespace refx::exec

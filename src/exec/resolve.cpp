@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "book/policy.h"
+#include "book/allowed_ops.h"
 #include "book/schemas.h"
 #include "refx/error.h"
 
@@ -35,12 +35,14 @@ struct Assignment {
 };
 
 bool is_ignored(std::string_view name, const Operand& value) {
-  bool off = value.is_none() || (value.kind == Kind::boolean && !value.constant.toBool());
+  bool off = value.is_none() || (value.kind == OperandKind::boolean && !value.constant.toBool());
+  // Arguments of functions of torch that no operator has. With these values they change nothing.
   return off && (name == "requires_grad" || name == "out" || name == "_stacklevel");
 }
 
 std::optional<std::size_t> position(const FunctionSchema& schema, std::string_view name) {
   const auto& arguments = schema.arguments();
+  // An argument may have torch's name or the schema's: input or self, axis or dim.
   for (std::string_view n : {name, book::aten_argument(name)}) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].name() == n) return i;
@@ -71,9 +73,11 @@ std::optional<std::size_t> gather_from(const FunctionSchema& schema,
   if (positional == 0 || args.size() < positional) return std::nullopt;
   std::size_t last = positional - 1;
   if (!takes_list(arguments[last])) return std::nullopt;
+  // Without slots (at compile time) the value of a slot is not known yet.
   bool unknown = args[last].form == Operand::Form::slot && args[last].slot >= slots.size();
-  Kind kind = unknown ? Kind::unknown : kind_of(args[last], slots);
-  if (kind != Kind::integer && kind != Kind::tensor) return std::nullopt;
+  OperandKind kind = unknown ? OperandKind::unknown : kind_of(args[last], slots);
+  if (kind != OperandKind::integer && kind != OperandKind::tensor) return std::nullopt;
+  // One number for a list of fixed length means all of its elements, as in stride=2.
   if (args.size() == positional && arguments[last].N()) return std::nullopt;
   return last;
 }
@@ -112,7 +116,7 @@ std::string assign(const FunctionSchema& schema, const std::vector<Operand>& arg
 [[noreturn]] void throw_unfit(const Argument& argument, const FunctionSchema& schema,
                               const std::string& got) {
   throw Error("argument '" + argument.name() + "' of " + toString(schema.operator_name()) +
-              " wants " + argument.real_type()->str() + ", got " + got);
+              " expects " + argument.real_type()->str() + ", got " + got);
 }
 
 Input make_input(const Argument& argument, const Operand* operand, const FunctionSchema& schema) {
@@ -130,7 +134,7 @@ Input make_input(const Argument& argument, const Operand* operand, const Functio
   } else {
     c10::IValue value = evaluate(*operand, {});
     // A number is no dtype, although an IValue keeps one as such.
-    const bool number = operand->kind == Kind::integer && takes_enum(argument);
+    const bool number = operand->kind == OperandKind::integer && takes_enum(argument);
     auto converted = number ? std::nullopt : convert(value, argument);
     if (!converted) throw_unfit(argument, schema, value.tagKind());
     input.constant = std::move(*converted);
@@ -157,8 +161,9 @@ int distance(const FunctionSchema& schema, const Assignment& assignment, const V
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     const Operand* operand = assignment[i];
     if (!operand) continue;
-    Kind kind = kind_of(*operand, slots);
-    if (kind == Kind::slice || kind == Kind::ellipsis) return -1;
+    OperandKind kind = kind_of(*operand, slots);
+    // Only indexing takes these, and it is no operator.
+    if (kind == OperandKind::slice || kind == OperandKind::ellipsis) return -1;
     int m = mismatch(evaluate(*operand, slots), kind, schema.arguments()[i]);
     if (m < 0) return -1;
     total += m;
@@ -222,19 +227,23 @@ void bind_best_overload(Instruction& instruction, const std::string& name,
   int best_distance = std::numeric_limits<int>::max();
   std::string problem;
   for (const OperatorHandle& op : book::overloads(name)) {
+    // A model from a file may call only the overloads in the table of allowed operators.
     if (instruction.by_table && !book::is_allowed(name, op.operator_name().overload_name)) continue;
     Assignment assignment;
     problem = assign(op.schema(), args, kwargs, slots, assignment);
     if (!problem.empty()) continue;
+    // Python does not let a positional argument reach a keyword-only one.
     bool by_name_only = args.size() > num_positional(op.schema()) && !assignment.is_gathered();
     if (by_name_only) continue;
     int d = distance(op.schema(), assignment, slots);
+    // The first of several equally near overloads wins, in the order of their names.
     if (d >= 0 && d < best_distance) {
       best = &op;
       best_distance = d;
     }
   }
   if (!best) {
+    // With several overloads, the problem of the last one tried would mislead.
     bool single = book::overloads(name).size() == 1 && !problem.empty();
     throw Error("no overload of aten::" + name + " takes (" + describe(args, kwargs, slots) + ")" +
                 (single ? ": " + problem : ""));

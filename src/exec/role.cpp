@@ -15,6 +15,7 @@ namespace {
 
 bool is_mask(const c10::IValue& v) {
   if (!v.isTensor() || !v.toTensor().defined()) return false;
+  // uint8 indexes as a mask, as it did before torch had bool.
   return v.toTensor().scalar_type() == at::kBool || v.toTensor().scalar_type() == at::kByte;
 }
 
@@ -73,6 +74,7 @@ Role native_role(const Instruction& i, const Values& slots) {
   if (i.native == interpolate || i.native == grouped_mm || i.native == grouped_mm_fallback)
     return Role::compute;
   if (i.native == getitem) {
+    // An item of a tuple or a list is a view of the tensor in it.
     bool tensor_base = i.args[0].form == Operand::Form::slot && slots[i.args[0].slot].isTensor();
     if (!tensor_base) return Role::view;
     return index_role(i.args[1], slots);
@@ -122,12 +124,14 @@ bool annotated_view(const c10::FunctionSchema& schema) {
 }  // namespace
 
 Role role_of(const Instruction& i, const Values& slots) {
+  // Which body runs, and how often, depends on values.
   if (i.control_flow) return Role::unplanned;
   if (i.native) return native_role(i, slots);
   const auto& op = *i.op;
   const auto& schema = op.schema();
   const std::string& name = op.operator_name().name;
   constexpr std::string_view kAten = "aten::";
+  // Of other libraries' operators the book knows no facts.
   if (!name.starts_with(kAten)) return Role::unplanned;
   const std::uint32_t facts = book::facts_of(std::string_view(name).substr(kAten.size()));
   using at::Tag;
@@ -136,16 +140,19 @@ Role role_of(const Instruction& i, const Values& slots) {
     return Role::unplanned;
   }
   if (op.hasTag(Tag::dynamic_output_shape)) {
+    // index has that tag for the sake of masks. With integers the size of the result is known.
     bool by_numbers = name == "aten::index" && !any_mask(i, slots);
     if (!by_numbers) return Role::unplanned;
   }
   if (schema.is_mutable()) {
+    // These change which memory a tensor has, or how much.
     return name == "aten::set_" || name == "aten::resize_" ? Role::unplanned : Role::write;
   }
   if (schema.returns().empty()) return Role::compute;  // an assertion
   if (facts & book::kReadsSizes) return Role::shape;
   if (returns_numbers(schema)) return Role::unplanned;
   if (annotated_view(schema) || (facts & book::kMayAlias)) return Role::view;
+  // A random operator without tensors, such as rand, is no constant.
   bool random = op.hasTag(Tag::nondeterministic_seeded);
   return any_tensor(i, slots) || random ? Role::compute : Role::constant;
 }

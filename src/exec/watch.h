@@ -6,7 +6,7 @@
 
 namespace refx::exec {
 
-// Looks on while a program runs, call by call, and may change what a call gives.
+// Observes each call of a run, and may change its results.
 class Watcher {
  public:
   virtual ~Watcher() = default;
@@ -14,7 +14,7 @@ class Watcher {
   virtual void after(std::size_t at, Program& program) = 0;  // program.code[at] has just run
 };
 
-// One run under a watcher, without a plan.
+// Runs the model once with a watcher, without a plan.
 c10::IValue run_watched(Executor& executor, const std::vector<c10::IValue>& inputs,
                         Watcher& watcher);
 

@@ -8,7 +8,9 @@
 
 namespace refx {
 
-// Appending JSON to a string, spaced as Python's json.dumps does.
+// Appending JSON to a string, spaced as Python's json.dumps does. The files that refx writes have
+// to be equal, byte for byte, to those that torch.export writes; reports use util/json_writer.h,
+// which breaks lines and replaces what a terminal or a JSON parser could not take.
 void append_json(std::string& out, std::string_view text);  // quoted and escaped
 void append_json(std::string& out, double value);  // infinities and nan as torch.export writes them
 std::string json_quoted(std::string_view text);

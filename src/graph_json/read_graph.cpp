@@ -40,7 +40,7 @@ void GraphReader::values(ondemand::object& graph) {
       value.type = value.text == last.text ? last.type : type_of(value.text, meta);
       last = value;
       if (!values_.emplace(name, value).second)
-        document_.fail(fmt::format("'{}' stands twice", name));
+        document_.fail(fmt::format("'{}' appears twice", name));
     }
   }
   for (const char* kind : {"sym_int", "sym_float", "sym_bool"}) {
@@ -56,7 +56,7 @@ void GraphReader::values(ondemand::object& graph) {
       text_.symbolic_texts[name] = slice(value);
       if (kind == std::string_view("sym_int")) remember_expression(value);
       if (values_.count(name) || !text_.symbolic.emplace(name, kind).second)
-        document_.fail(fmt::format("'{}' stands twice", name));
+        document_.fail(fmt::format("'{}' appears twice", name));
     }
   }
 }

@@ -29,8 +29,7 @@ std::optional<Numbers> plain_numbers(const std::vector<Dim>& dims) {
 
 std::optional<at::Tensor> example(const TensorType& type) {
   const auto sizes = plain_numbers(type.sizes);
-  const auto strides =
-      plain_numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides);
+  const auto strides = plain_numbers(strides_of(type));
   if (!sizes || !strides || type.layout != c10::kStrided) return std::nullopt;
   return at::empty_strided(*sizes, *strides,
                            at::TensorOptions().dtype(type.dtype).device(c10::kMeta));
@@ -108,8 +107,7 @@ std::optional<Dim> scaled(const Dim& old, std::int64_t value) {
 
 TypePtr with_strides(const TypePtr& old, at::IntArrayRef strides) {
   auto type = std::make_shared<TensorType>(*old);
-  const std::vector<Dim> before =
-      old->strides.empty() ? contiguous_strides(old->sizes) : old->strides;
+  const std::vector<Dim> before = strides_of(*old);
   type->strides.clear();
   for (std::size_t i = 0; i < before.size(); ++i) {
     auto dim = scaled(before[i], strides[i]);

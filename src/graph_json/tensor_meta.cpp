@@ -147,7 +147,7 @@ void append_tensor_meta(std::string& out, const TensorType& type, const Symbols&
                  type.requires_grad, c10::DeviceTypeName(type.device.type(), true));
   out += type.device.has_index() ? std::to_string(type.device.index()) : "null";
   out += "}, \"strides\": ";
-  append_dims(out, type.strides.empty() ? contiguous_strides(type.sizes) : type.strides, symbols);
+  append_dims(out, strides_of(type), symbols);
   fmt::format_to(std::back_inserter(out),
                  ", \"storage_offset\": {{\"as_int\": {}}}, \"layout\": {}}}", offset,
                  number_of(type.layout).value_or(7));

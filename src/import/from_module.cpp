@@ -99,12 +99,12 @@ std::vector<NamedTensor> tensors_of(const nn::Module& module) {
   return all;
 }
 
-struct Layer {
+struct ImportedLayer {
   const char* type;
   Kwargs (*parameters)(const nn::Module&);
   std::vector<NamedTensor> (*tensors)(const nn::Module&);
 };
-using Row = std::pair<const std::type_index, Layer>;
+using Row = std::pair<const std::type_index, ImportedLayer>;
 
 template <class Impl>
 Row row(const char* type) {
@@ -126,7 +126,7 @@ Row row(const char* type, F) {
 // The function that reads these from a layer's options.
 #define REFX_PARAMETERS(...) [](const auto& o) -> Kwargs { return {__VA_ARGS__}; }
 
-const Layer* find_layer(const nn::Module& module) {
+const ImportedLayer* find_imported_layer(const nn::Module& module) {
   constexpr auto conv = REFX_PARAMETERS(
       REFX_P(in_channels), REFX_P(out_channels), REFX_P(kernel_size), REFX_P(stride),
       REFX_P(padding), REFX_P(dilation), REFX_P(groups), REFX_P(bias), REFX_P(padding_mode));
@@ -151,7 +151,7 @@ const Layer* find_layer(const nn::Module& module) {
   constexpr auto dim = REFX_PARAMETERS(REFX_P(dim));
 
   // clang-format off
-  static const std::unordered_map<std::type_index, Layer> layers = {
+  static const std::unordered_map<std::type_index, ImportedLayer> layers = {
       REFX_LAYER(Identity),
       REFX_LAYER(Linear, REFX_PARAMETERS(REFX_P(in_features), REFX_P(out_features), REFX_P(bias))),
       REFX_LAYER(Embedding, REFX_PARAMETERS(REFX_P(num_embeddings), REFX_P(embedding_dim), REFX_P(padding_idx), REFX_P(max_norm), REFX_P(norm_type), REFX_P(scale_grad_by_freq), REFX_P(sparse))),
@@ -251,8 +251,9 @@ class Walk {
   Model run(const nn::Module& module) {
     const NodeId input = builder_.input("input");
     // A single layer is read as the Sequential of it.
-    return builder_.build(is_sequential(module) || !find_layer(module) ? visit(module, "", input)
-                                                                       : visit(module, "0", input));
+    return builder_.build(is_sequential(module) || !find_imported_layer(module)
+                              ? visit(module, "", input)
+                              : visit(module, "0", input));
   }
 
  private:
@@ -265,7 +266,7 @@ class Walk {
   NodeId visit(const nn::Module& module, const std::string& path, NodeId input) {
     if (is_sequential(module))
       return visit_children(dynamic_cast<const nn::SequentialImpl&>(module), path, input);
-    const Layer* layer = find_layer(module);
+    const ImportedLayer* layer = find_imported_layer(module);
     if (!layer) refuse(module, path);
     // A layer that was seen before is the same module, called again.
     const auto [seen, is_new] = paths_.emplace(&module, path);
@@ -293,7 +294,7 @@ class Walk {
     return input;
   }
 
-  void add(const nn::Module& module, const Layer& layer, const std::string& path) {
+  void add(const nn::Module& module, const ImportedLayer& layer, const std::string& path) {
     builder_.module({.name = path,
                      .type = layer.type,
                      .parameters = layer.parameters(module),

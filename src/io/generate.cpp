@@ -35,7 +35,8 @@ namespace {
 using c10::IValue;
 using Sizes = std::map<std::string, std::int64_t>;
 
-constexpr std::int64_t kUnknownSize = 3;  // where a symbol has no hint
+// The size of a symbol without a hint. Not 0 or 1, which broadcasting treats specially, and small.
+constexpr std::int64_t kUnknownSize = 3;
 
 // ---- sizes -------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ std::int64_t choose(std::int64_t hint, Bounds bounds, int variation) {
   return clamp(std::min(hint, std::numeric_limits<std::int64_t>::max() / 4) * 3 / 2 + variation);
 }
 
-// A value for every symbol that is the size of some input, the same wherever it stands.
+// One value for every symbol that is the size of an input, used wherever the symbol appears.
 Sizes symbol_sizes(const Model& model, int variation) {
   Sizes sizes;
   for (NodeId id : user_placeholders(model)) {
@@ -93,10 +94,11 @@ std::vector<std::int64_t> concrete(const std::vector<Dim>& dims, const Sizes& sy
   return sizes;
 }
 
-// Throws Error if a tensor of these sizes, with those before it, takes more than is sensible.
+// Throws Error if a tensor of these sizes and the ones before it exceed the limit on generated
+// inputs.
 void take_memory(const std::vector<std::int64_t>& sizes, const std::vector<std::int64_t>& strides,
                  std::uint64_t& left) {
-  // Of the numbers that are drawn, and of the tensor with gaps between its rows.
+  // Counts both the numbers that are drawn and the memory of the tensor, which may have gaps.
   std::uint64_t drawn = 1, extent = 1;
   bool fits = true, empty = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -118,7 +120,7 @@ void take_memory(const std::vector<std::int64_t>& sizes, const std::vector<std::
 
 // ---- indices -----------------------------------------------------------------------------------
 
-// The rows of the table in which this node looks its `index` up; none if it does not.
+// The rows of the table in which this node looks up `index`; none if it looks up something else.
 std::optional<std::int64_t> table_rows(const Model& model, const Node& node, NodeId index) {
   const book::Call call(model, node);
   if (!call.is("embedding") && !call.is("embedding_bag")) return std::nullopt;
@@ -144,7 +146,7 @@ void find_tables(const Model& model, NodeId index, int depth, std::optional<std:
 
 // ---- values ------------------------------------------------------------------------------------
 
-// What an example of an input tells about others.
+// Properties of a sample input that generated inputs share.
 struct Like {
   double mean = 0, deviation = 1;    // of floating-point numbers
   std::int64_t least = 0, most = 0;  // of integers
@@ -175,8 +177,9 @@ std::optional<Like> like(const std::vector<IValue>& samples, std::size_t i) {
   return like;
 }
 
-// Each row begins with ones and ends with zeros, as rows of tokens and padding do; no row is all
-// zeros, and both are there where there is room for them.
+// Each row begins with ones and ends with zeros, like tokens followed by padding. No row is all
+// zeros, since attention that masks every key yields NaN. Rows have both values if they have two
+// elements or more.
 at::Tensor mask_values(const std::vector<std::int64_t>& sizes, at::Generator& generator) {
   if (sizes.empty() || sizes.back() < 2) return at::ones(sizes, at::kLong);
   const std::int64_t length = sizes.back();
@@ -216,12 +219,12 @@ at::Tensor random_values(const Model& model, NodeId id, const std::vector<std::i
 std::vector<IValue> samples_of(const Model& model) {
   try {
     return sample_inputs(model).value_or(std::vector<IValue>());
-  } catch (const Error&) {  // there are some, but not ones that can be read
+  } catch (const Error&) {  // the sample inputs contain types that cannot be read
     return {};
   }
 }
 
-// They count from where those of the example do.
+// Positions start at the same number as those of the sample.
 at::Tensor position_values(const std::vector<std::int64_t>& sizes,
                            const std::optional<Like>& like) {
   const std::int64_t first = like ? like->least : 0, length = sizes.empty() ? 1 : sizes.back();
@@ -246,7 +249,7 @@ IValue generated(const Model& model, NodeId id, InputRole role, const Sizes& sym
     std::vector<std::int64_t> strides;
     if (fixed) strides = concrete(type.strides, symbols);
     take_memory(sizes, strides, left);
-    auto own = sizes;  // without what is seen again and again
+    auto own = sizes;  // without dimensions that repeat the same elements
     for (std::size_t i = 0; i < strides.size(); ++i)
       if (strides[i] == 0) own[i] = std::min<std::int64_t>(own[i], 1);
     at::Tensor tensor = role == InputRole::position

@@ -9,13 +9,13 @@
 
 namespace refx {
 
-// What a symbolic size may be.
+// The range of a symbolic size.
 struct Bounds {
   std::int64_t min, max;
 };
 Bounds bounds_of(const Model& model, const std::string& symbol);
 
-// The rows of the smallest table in which an input is looked up; none if it is in none.
+// The rows of the smallest table that an input indexes; none if it indexes no table.
 std::optional<std::int64_t> smallest_table(const Model& model, NodeId input);
 
 }  // namespace refx

@@ -41,9 +41,9 @@ std::string quoted(const TreeSpec::Key& key) {
   return key.is_number ? key.text : "'" + key.text + "'";
 }
 
-// Where a value stands in an argument. Its text is made only for a message.
-struct Place {
-  const Place* outer;
+// The position of a value in an argument. text() is computed only for an error message.
+struct ValuePath {
+  const ValuePath* outer;
   std::string_view name;               // of the argument itself
   const TreeSpec::Key* key = nullptr;  // in a dict
   std::size_t index = 0;               // in a sequence
@@ -61,7 +61,7 @@ struct Parameter {
   std::size_t first = 0;  // of its leaves among the placeholders
 };
 
-// What all the names start with, without a trailing number: "cache_0_key", "cache_0_value" ->
+// The common prefix of the names, without a trailing number: "cache_0_key", "cache_0_value" ->
 // cache.
 std::string common_name(const std::vector<std::string>& names) {
   if (names.empty()) return "";
@@ -92,7 +92,7 @@ class Signature {
 
   Values flatten(const IValue& inputs) const {
     std::string first_complaint;
-    for (const Call& call : readings(inputs)) {
+    for (const BoundArguments& call : readings(inputs)) {
       try {
         return bind(call);
       } catch (const Error& error) {
@@ -103,7 +103,7 @@ class Signature {
   }
 
  private:
-  struct Call {
+  struct BoundArguments {
     Values args;
     std::vector<std::pair<std::string, IValue>> kwargs;
   };
@@ -115,8 +115,9 @@ class Signature {
   }
 
   void take_spec(const TreeSpec& root) {
-    const bool pair = root.children.size() == 2 && root.children[0].kind == TreeSpec::Kind::tuple &&
-                      root.children[1].kind == TreeSpec::Kind::dict;
+    const bool pair = root.children.size() == 2 &&
+                      root.children[0].kind == TreeSpec::NodeKind::tuple &&
+                      root.children[1].kind == TreeSpec::NodeKind::dict;
     if (!pair) throw Error("the description of the inputs is damaged: it is not (args, kwargs)");
     if (root.num_leaves != placeholders_.size())
       throw Error(fmt::format("the file describes {} inputs, but its graph takes {}",
@@ -127,7 +128,7 @@ class Signature {
   }
 
   std::string positional_name(const TreeSpec& spec) const {
-    if (spec.kind == TreeSpec::Kind::leaf) return leaf_name(leaves_);
+    if (spec.kind == TreeSpec::NodeKind::leaf) return leaf_name(leaves_);
     std::vector<std::string> names;
     for (std::size_t i = 0; i < spec.num_leaves; ++i) names.push_back(leaf_name(leaves_ + i));
     std::string name = common_name(names);
@@ -142,9 +143,9 @@ class Signature {
     return fmt::format("the model takes ({})", fmt::join(names, ", "));
   }
 
-  // What the value may stand for, the likeliest first.
-  std::vector<Call> readings(const IValue& inputs) const {
-    std::vector<Call> calls;
+  // The interpretations of the value, the most likely first.
+  std::vector<BoundArguments> readings(const IValue& inputs) const {
+    std::vector<BoundArguments> calls;
     if (is_sequence(inputs)) {
       const Values items = items_of(inputs);
       if (items.size() == 2 && is_sequence(items[0]) && items[1].isGenericDict())
@@ -165,7 +166,7 @@ class Signature {
     return named;
   }
 
-  Values bind(const Call& call) const {
+  Values bind(const BoundArguments& call) const {
     if (call.args.size() > parameters_.size())
       throw Error(fmt::format("{} inputs are given, but {}", call.args.size(), takes()));
     Values flat(placeholders_.size());
@@ -181,7 +182,8 @@ class Signature {
     return flat;
   }
 
-  // An input that the graph does not read was a constant of the call that was exported.
+  // An input that the graph does not read may be missing: torch.export recorded its value as a
+  // constant of the exported call.
   bool is_optional(std::size_t leaf) const {
     const NodeId id = placeholders_[leaf];
     return !model_.graph()[id].type && model_.graph().num_users(id) == 0;
@@ -211,35 +213,35 @@ class Signature {
     place(p.spec, value, {.outer = nullptr, .name = p.name}, next, flat, given);
   }
 
-  void place(const TreeSpec& spec, const IValue& value, const Place& at, std::size_t& next,
+  void place(const TreeSpec& spec, const IValue& value, const ValuePath& at, std::size_t& next,
              Values& flat, std::vector<bool>& given) const {
-    if (spec.kind == TreeSpec::Kind::leaf) {
+    if (spec.kind == TreeSpec::NodeKind::leaf) {
       if (given[next]) throw Error(fmt::format("input '{}' is given twice", at.text()));
       given[next] = true;
       flat[next] = fitted(value, at, next);
       ++next;
       return;
     }
-    if (value.isGenericDict() && spec.kind == TreeSpec::Kind::other)
+    if (value.isGenericDict() && spec.kind == TreeSpec::NodeKind::other)
       if (const auto parts = parts_of_object(spec, value.toGenericDict()))
         return place(spec, *parts, at, next, flat, given);
     if (value.isGenericDict() && !spec.keys.empty())
       return place_dict(spec, value.toGenericDict(), at, next, flat, given);
-    if (!is_sequence(value) || spec.kind == TreeSpec::Kind::dict) unlike(spec, value, at);
+    if (!is_sequence(value) || spec.kind == TreeSpec::NodeKind::dict) unlike(spec, value, at);
     const Values items = items_of(value);
     if (items.size() != spec.children.size()) unlike(spec, value, at);
     for (std::size_t i = 0; i < items.size(); ++i)
       place(spec.children[i], items[i], {.outer = &at, .name = {}, .index = i}, next, flat, given);
   }
 
-  // The parts of an object that is given by its attributes, if its class tells of them in another
-  // way than by their names.
+  // The children of an object that was saved by its attributes, if its class flattens to something
+  // else than its attributes.
   static std::optional<IValue> parts_of_object(const TreeSpec& spec,
                                                const c10::Dict<IValue, IValue>& attributes) {
     auto has = [&](const TreeSpec::Key& key) { return attributes.contains(key_value(key)); };
     if (!spec.keys.empty() && std::all_of(spec.keys.begin(), spec.keys.end(), has)) return {};
     if (auto caches = key_and_value_caches(spec, attributes)) return caches;
-    const auto is_leaf = [](const TreeSpec& part) { return part.kind == TreeSpec::Kind::leaf; };
+    const auto is_leaf = [](const TreeSpec& part) { return part.kind == TreeSpec::NodeKind::leaf; };
     if (!std::all_of(spec.children.begin(), spec.children.end(), is_leaf)) return {};
     Values tensors;
     collect_tensors(IValue(attributes), tensors);
@@ -279,19 +281,19 @@ class Signature {
     }
   }
 
-  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict, const Place& at,
+  void place_dict(const TreeSpec& spec, const c10::Dict<IValue, IValue>& dict, const ValuePath& at,
                   std::size_t& next, Values& flat, std::vector<bool>& given) const {
     for (std::size_t i = 0; i < spec.keys.size(); ++i) {
       const auto it = dict.find(key_value(spec.keys[i]));
-      const Place inner{.outer = &at, .name = {}, .key = &spec.keys[i]};
+      const ValuePath inner{.outer = &at, .name = {}, .key = &spec.keys[i]};
       if (it == dict.end())
         throw Error(fmt::format("input '{}' is missing: '{}' should be {}", inner.text(), at.text(),
                                 wanted(spec)));
       place(spec.children[i], it->value(), inner, next, flat, given);
     }
-    // Of an object, attributes that are None may be more.
+    // An object may have additional attributes if they are None: pytree does not list these.
     std::size_t absent = 0;
-    if (spec.kind == TreeSpec::Kind::other)
+    if (spec.kind == TreeSpec::NodeKind::other)
       for (const auto& item : dict) absent += item.value().isNone() && !has_key(spec, item.key());
     if (dict.size() - absent != spec.keys.size()) unlike(spec, IValue(dict), at);
   }
@@ -301,7 +303,7 @@ class Signature {
                        [&](const TreeSpec::Key& known) { return key_value(known) == key; });
   }
 
-  [[noreturn]] static void unlike(const TreeSpec& spec, const IValue& value, const Place& at) {
+  [[noreturn]] static void unlike(const TreeSpec& spec, const IValue& value, const ValuePath& at) {
     throw Error(
         fmt::format("input '{}' should be {}, not {}", at.text(), wanted(spec), kind_name(value)));
   }
@@ -310,19 +312,19 @@ class Signature {
     std::vector<std::string> keys;
     for (const TreeSpec::Key& key : spec.keys) keys.push_back(quoted(key));
     switch (spec.kind) {
-      case TreeSpec::Kind::dict:
+      case TreeSpec::NodeKind::dict:
         return fmt::format("a dict with the keys {}", fmt::join(keys, ", "));
-      case TreeSpec::Kind::list:
+      case TreeSpec::NodeKind::list:
         return fmt::format("a list of {}", spec.children.size());
-      case TreeSpec::Kind::other:
+      case TreeSpec::NodeKind::other:
         return fmt::format("a {}, given as a tuple of {}", spec.type, spec.children.size());
       default:
         return fmt::format("a tuple of {}", spec.children.size());
     }
   }
 
-  // The value as the placeholder takes it, on its device.
-  IValue fitted(const IValue& value, const Place& at, std::size_t leaf) const {
+  // The value converted to what the placeholder takes, on its device.
+  IValue fitted(const IValue& value, const ValuePath& at, std::size_t leaf) const {
     const TypePtr& type = model_.graph()[placeholders_[leaf]].type;
     if (!type) return value;
     if (const std::string why = checks_.mismatch(leaf, value); !why.empty())
@@ -332,8 +334,8 @@ class Signature {
     try {
       return tensor.to(type->device);
     } catch (const c10::Error&) {
-      throw Error(fmt::format("input '{}' belongs on {}, which is not available here", at.text(),
-                              type->device.str()));
+      throw Error(fmt::format("input '{}' must be on {}, which is not available on this machine",
+                              at.text(), type->device.str()));
     }
   }
 
@@ -346,8 +348,8 @@ class Signature {
 };
 
 IValue nest(const TreeSpec& spec, const Values& flat, std::size_t& next) {
-  if (spec.kind == TreeSpec::Kind::leaf) return flat[next++];
-  if (spec.kind == TreeSpec::Kind::dict) {
+  if (spec.kind == TreeSpec::NodeKind::leaf) return flat[next++];
+  if (spec.kind == TreeSpec::NodeKind::dict) {
     Values both;
     for (std::size_t i = 0; i < spec.keys.size(); ++i) {
       both.push_back(key_value(spec.keys[i]));
@@ -357,7 +359,7 @@ IValue nest(const TreeSpec& spec, const Values& flat, std::size_t& next) {
   }
   Values items;
   for (const TreeSpec& child : spec.children) items.push_back(nest(child, flat, next));
-  if (spec.kind == TreeSpec::Kind::list) {
+  if (spec.kind == TreeSpec::NodeKind::list) {
     c10::impl::GenericList list(c10::AnyType::get());
     for (IValue& item : items) list.push_back(std::move(item));
     return list;
@@ -406,7 +408,7 @@ std::vector<Values> flatten_calls(const Model& model, const IValue& calls) {
   } catch (const Error&) {
     if (!is_sequence(calls)) throw;
     const Values items = items_of(calls);
-    // One call that does not fit, unless its parts look like calls.
+    // Report the error of a single call, unless the items look like calls themselves.
     const bool nested =
         !items.empty() && std::all_of(items.begin(), items.end(), [](const IValue& item) {
           return is_sequence(item) || item.isGenericDict();
@@ -464,7 +466,7 @@ std::vector<Leaf> leaves(const IValue& value, const std::string& path) {
 
 namespace {
 
-// Values come from files to the CPU; the model may want them elsewhere.
+// Values from files are on the CPU. Moves them to the devices that the model expects.
 Values placed(const Model& model, Values values) {
   std::size_t i = 0;
   for (NodeId id : user_placeholders(model)) {

@@ -7,7 +7,7 @@
 
 namespace refx {
 
-// The placeholders that the caller of the model fills, in order.
+// The placeholders that the caller of the model provides, in order.
 inline std::vector<NodeId> user_placeholders(const Model& model) {
   std::vector<NodeId> all;
   for (NodeId id : model.graph()) {

@@ -34,7 +34,7 @@ bool is_integer(const TypePtr& type) {
 
 // ---- roles -------------------------------------------------------------------------------------
 
-// Finds the values that say where a run writes state.
+// Finds the inputs from which the positions of writes into state are computed.
 class Positions {
  public:
   explicit Positions(const Model& model) : model_(model) {
@@ -42,7 +42,7 @@ class Positions {
     for (NodeId id : model.graph()) visit(id, model.graph()[id]);
   }
 
-  // Whether an index is computed from it by way of whole numbers.
+  // Whether an index of such a write is computed from the input through integers only.
   bool is_position(NodeId input) const {
     std::vector<NodeId> queue = {input};
     std::unordered_set<NodeId> seen = {input};
@@ -103,8 +103,9 @@ bool is_called_position(std::string name) {
 
 // ---- steps -------------------------------------------------------------------------------------
 
-// Whether a floating-point input is a mask: zeros and ones, or zeros and what excludes.
+// Whether a floating-point input is a mask: zeros and ones, or zeros and large negative numbers.
 bool is_mask(const at::Tensor& tensor) {
+  // Models add a number from -1e4 (the usual choice for float16) to -inf to excluded scores.
   constexpr double kExcludes = -1e4;
   const at::Tensor values = tensor.detach().cpu().to(at::kDouble);
   return values.eq(0).logical_or(values.eq(1)).logical_or(values.le(kExcludes)).all().item<bool>();
@@ -143,7 +144,7 @@ class Steps {
   }
 
  private:
-  // The symbol of the size that counts tokens: of positions, else of token ids.
+  // The symbol of the number of tokens: the last size of positions, otherwise of token ids.
   void find_length() {
     for (const bool positions : {true, false})
       for (std::size_t i = 0; i < placeholders_.size() && length_.empty(); ++i) {
@@ -157,7 +158,7 @@ class Steps {
       }
   }
 
-  // How many tokens a call takes.
+  // The number of tokens of a call.
   std::int64_t length_of(const Values& inputs) const {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (roles_[i] == InputRole::fresh && is_integer(model_.graph()[placeholders_[i]].type) &&
@@ -178,7 +179,7 @@ class Steps {
     return tensor.contiguous();
   }
 
-  // A batch, or another size that the first call chose, is kept.
+  // Keeps the batch and other sizes of the first call.
   static at::Tensor fitted(at::Tensor fresh, const at::Tensor& like) {
     for (std::int64_t dim = 0; dim < like.dim(); ++dim) {
       if (fresh.size(dim) == like.size(dim) || fresh.size(dim) == 0) continue;
@@ -221,7 +222,7 @@ std::vector<InputRole> input_roles(const Model& model) {
 }
 
 Inputs with_steps(const Model& model, Inputs first, int steps, std::uint64_t seed) {
-  if (steps < 0) throw Error(fmt::format("there cannot be {} steps", steps));
+  if (steps < 0) throw Error(fmt::format("the number of steps must be 0 or more, not {}", steps));
   if (steps == 0) return first;
   if (!first.next.empty()) throw Error("give a list of calls or a number of steps, not both");
   const Steps rule(model);

@@ -10,7 +10,7 @@
 
 namespace refx {
 
-// Python's classes of storages. Other dtypes live in an untyped one: Undefined.
+// Python's storage classes. Other dtypes use an untyped storage: Undefined.
 inline constexpr std::array kStorageTypes =
     std::to_array<std::pair<std::string_view, c10::ScalarType>>({
         {"torch.FloatStorage", c10::ScalarType::Float},

@@ -51,13 +51,13 @@ Keys keys_of_context(dom::element context, std::size_t children) {
   return keys.size() == children ? keys : Keys();
 }
 
-TreeSpec::Kind kind_of(std::string_view type) {
-  if (type == "builtins.tuple") return TreeSpec::Kind::tuple;
-  if (type == "builtins.list" || type == "collections.deque") return TreeSpec::Kind::list;
+TreeSpec::NodeKind kind_of(std::string_view type) {
+  if (type == "builtins.tuple") return TreeSpec::NodeKind::tuple;
+  if (type == "builtins.list" || type == "collections.deque") return TreeSpec::NodeKind::list;
   if (type == "builtins.dict" || type == "collections.OrderedDict" ||
       type == "collections.defaultdict")
-    return TreeSpec::Kind::dict;
-  return TreeSpec::Kind::other;
+    return TreeSpec::NodeKind::dict;
+  return TreeSpec::NodeKind::other;
 }
 
 [[noreturn]] void malformed(const char* what) {
@@ -79,14 +79,15 @@ TreeSpec read(const dom::element& element, int depth) {
   }
   spec.num_leaves = 0;
   for (const TreeSpec& child : spec.children) spec.num_leaves += child.num_leaves;
-  if (!type.is_string()) malformed("a type is no string");
+  if (!type.is_string()) malformed("a type is not a string");
   spec.type = std::string(std::string_view(type));
   spec.kind = kind_of(spec.type);
-  const bool with_names = spec.kind == TreeSpec::Kind::dict || spec.kind == TreeSpec::Kind::other;
+  const bool with_names =
+      spec.kind == TreeSpec::NodeKind::dict || spec.kind == TreeSpec::NodeKind::other;
   if (with_names && element["context"].get(context) == simdjson::SUCCESS)
     spec.keys = keys_of_context(context, spec.children.size());
-  if (spec.kind == TreeSpec::Kind::dict && spec.keys.size() != spec.children.size())
-    malformed("a dict has not as many keys as children");
+  if (spec.kind == TreeSpec::NodeKind::dict && spec.keys.size() != spec.children.size())
+    malformed("a dict has more keys than children, or fewer");
   return spec;
 }
 
@@ -105,7 +106,7 @@ TreeSpec parse_treespec(std::string_view json) {
       root.at(1).get(spec) != simdjson::SUCCESS)
     malformed("it is not [version, spec]");
   if (!version.is_int64() || std::int64_t(version) != 1)
-    throw Error("the inputs and outputs are described in a version that refx does not know");
+    throw Error("this version of the description of inputs and outputs is not supported");
   return read(spec, 0);
 }
 

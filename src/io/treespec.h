@@ -8,9 +8,9 @@
 
 namespace refx {
 
-// How a nested Python value is laid out: torch.utils._pytree's TreeSpec.
+// The structure of a nested Python value: torch.utils._pytree's TreeSpec.
 struct TreeSpec {
-  enum class Kind { leaf, tuple, list, dict, other };  // other: a class that only Python has
+  enum class NodeKind { leaf, tuple, list, dict, other };  // other: a class that only Python has
 
   // The key of a child in a dict, or the name of a field.
   struct Key {
@@ -20,13 +20,13 @@ struct TreeSpec {
     bool operator==(const Key&) const = default;
   };
 
-  Kind kind = Kind::leaf;
+  NodeKind kind = NodeKind::leaf;
   std::string type;  // as Python calls it: "builtins.tuple", "collections.namedtuple", …
   std::vector<Key>
       keys;  // one for each child of a dict; of another class, as far as known; or none
   std::vector<TreeSpec> children;
 
-  std::size_t num_leaves = 1;  // in it and below
+  std::size_t num_leaves = 1;  // in this node and below
 };
 
 // Throws Error if the text is not what torch.utils._pytree.treespec_dumps writes.

@@ -26,9 +26,9 @@ using Ref = std::shared_ptr<Object>;
 
 // A value while the pickle runs.
 struct Object {
-  enum class Kind { value, tuple, list, dict, object, name, storage };
+  enum class Tag { value, tuple, list, dict, object, name, storage };
 
-  Kind kind = Kind::value;
+  Tag kind = Tag::value;
   IValue value = {};
   std::vector<Ref> items = {};  // of a dict, and of an object: key, value, key, value
   std::string name = {};
@@ -40,7 +40,7 @@ struct Object {
 };
 
 Ref make(IValue value) { return std::make_shared<Object>(Object{.value = std::move(value)}); }
-Ref make(Object::Kind kind, std::vector<Ref> items = {}) {
+Ref make(Object::Tag kind, std::vector<Ref> items = {}) {
   return std::make_shared<Object>(Object{.kind = kind, .items = std::move(items)});
 }
 
@@ -71,7 +71,7 @@ class Unpickler {
     throw Error(fmt::format("its pickle is damaged at byte {}: {}", at_, what));
   }
   [[noreturn]] static void too_much() {
-    throw Error(fmt::format("it holds more than {} values, or containers more than {} deep",
+    throw Error(fmt::format("it contains more than {} values, or containers more than {} deep",
                             limits::kPickledValues, limits::kValueDepth));
   }
 
@@ -96,7 +96,7 @@ class Unpickler {
   }
   std::int64_t long_number() {
     const std::string_view digits = take(little<std::uint8_t>());
-    if (digits.size() > 8) throw Error("it holds an integer of more than 64 bits");
+    if (digits.size() > 8) throw Error("it contains an integer of more than 64 bits");
     std::uint64_t bits = 0;
     for (std::size_t i = 0; i < digits.size(); ++i)
       bits |= static_cast<std::uint64_t>(static_cast<unsigned char>(digits[i])) << (8 * i);
@@ -151,7 +151,7 @@ class Unpickler {
   // Python numbers them in turn.
   void memorize(std::size_t index) {
     top();
-    if (index > memo_.size()) damaged(fmt::format("value {} comes out of turn", index));
+    if (index > memo_.size()) damaged(fmt::format("value {} is out of order", index));
     if (index == memo_.size()) memo_.emplace_back();
     memo_[index] = stack_.back();
   }
@@ -162,7 +162,7 @@ class Unpickler {
   // size are known.
   void put(Object& container, const Ref& item) {
     if (container.contained || item.get() == &container)
-      throw Error("it holds a container that contains itself");
+      throw Error("it contains a container that contains itself");
     item->contained = true;
     container.depth = std::max(container.depth, item->depth + 1);
     container.leaves += item->leaves;
@@ -170,27 +170,27 @@ class Unpickler {
       too_much();
     container.items.push_back(item);
   }
-  Object& container(Object::Kind kind) {
+  Object& container(Object::Tag kind) {
     Object& object = top();
     if (object.kind != kind) damaged("a value is not the container that it should be");
     return object;
   }
   void append(const std::vector<Ref>& items) {
-    Object& list = container(Object::Kind::list);
+    Object& list = container(Object::Tag::list);
     for (const Ref& item : items) put(list, item);
   }
   void set_items(const std::vector<Ref>& items) {
-    Object& dict = container(Object::Kind::dict);
+    Object& dict = container(Object::Tag::dict);
     if (items.size() % 2 != 0) damaged("a dict has a key without a value");
     for (std::size_t i = 0; i < items.size(); ++i) {
       const IValue& key = items[i]->value;
       if (i % 2 == 0 && !key.isString() && !key.isInt() && !key.isBool() && !key.isDouble())
-        throw Error("it holds a dict whose keys are neither strings nor numbers");
+        throw Error("it contains a dict whose keys are neither strings nor numbers");
       put(dict, items[i]);
     }
   }
   void push_tuple(const std::vector<Ref>& items) {
-    const Ref tuple = make(Object::Kind::tuple);
+    const Ref tuple = make(Object::Tag::tuple);
     for (const Ref& item : items) put(*tuple, item);
     push(tuple);
   }
@@ -207,13 +207,13 @@ class Unpickler {
     }
     const bool known = std::find(kOfTorch.begin(), kOfTorch.end(), name) != kOfTorch.end();
     if (!torch_name.empty() && !known && !find_storage_type(name))
-      throw Error(fmt::format("it holds a '{}'", name));
-    const Ref object = make(Object::Kind::name);
+      throw Error(fmt::format("it contains a '{}'", name));
+    const Ref object = make(Object::Tag::name);
     object->name = name;
     push(object);
   }
 
-  const Object& argument(const std::vector<Ref>& args, std::size_t i, Object::Kind kind) const {
+  const Object& argument(const std::vector<Ref>& args, std::size_t i, Object::Tag kind) const {
     if (i >= args.size() || args[i]->kind != kind) damaged("an argument is not what it should be");
     return *args[i];
   }
@@ -223,7 +223,7 @@ class Unpickler {
   }
   std::vector<std::int64_t> integers(const Object& tuple) const {
     if (tuple.items.size() > limits::kDims)
-      throw Error(fmt::format("it holds a tensor of more than {} dimensions", limits::kDims));
+      throw Error(fmt::format("it contains a tensor of more than {} dimensions", limits::kDims));
     std::vector<std::int64_t> numbers;
     for (const Ref& item : tuple.items) numbers.push_back(integer(*item));
     return numbers;
@@ -232,7 +232,7 @@ class Unpickler {
   void call() {
     const Ref arguments = pop();
     const Ref function = pop();
-    if (function->kind != Object::Kind::name || arguments->kind != Object::Kind::tuple)
+    if (function->kind != Object::Tag::name || arguments->kind != Object::Tag::tuple)
       damaged("something that is not a function is called");
     push(call(function->name, arguments->items));
   }
@@ -242,24 +242,23 @@ class Unpickler {
   void create() {
     const Ref arguments = pop();
     const Ref type = pop();
-    if (type->kind != Object::Kind::name || arguments->kind != Object::Kind::tuple)
+    if (type->kind != Object::Tag::name || arguments->kind != Object::Tag::tuple)
       damaged("something that is not a class is created");
     if (!arguments->items.empty()) return push(arguments);
-    const Ref object = make(Object::Kind::object);
+    const Ref object = make(Object::Tag::object);
     object->name = type->name;
     push(object);
   }
 
   // What a name stands for. None of them is looked up in Python.
   Ref call(const std::string& name, const std::vector<Ref>& args) {
-    using Kind = Object::Kind;
+    using Tag = Object::Tag;
     if (name.starts_with("torch._utils._rebuild_tensor_v")) return tensor(args, name.back() == '3');
-    if (name == "torch._utils._rebuild_parameter")
-      return make(argument(args, 0, Kind::value).value);
+    if (name == "torch._utils._rebuild_parameter") return make(argument(args, 0, Tag::value).value);
     if (name == "torch._tensor._rebuild_from_type_v2") return tensor_with_attributes(args);
-    if (name == "collections.OrderedDict" && args.empty()) return make(Kind::dict);
+    if (name == "collections.OrderedDict" && args.empty()) return make(Tag::dict);
     if (name == "torch.Size") {
-      argument(args, 0, Kind::tuple);
+      argument(args, 0, Tag::tuple);
       return args[0];  // tuples are never written to
     }
     if (name == "torch.device") return make(device(args));
@@ -267,9 +266,9 @@ class Unpickler {
       return make(IValue(c10::complex<double>(real(*args[0]), real(*args[1]))));
     // Part of an object, it is that one which a user knows.
     for (const Ref& open : stack_)
-      if (open->kind == Object::Kind::object)
-        throw Error(fmt::format("it holds a '{}'", open->name));
-    throw Error(fmt::format("it holds a '{}'", name));
+      if (open->kind == Object::Tag::object)
+        throw Error(fmt::format("it contains a '{}'", open->name));
+    throw Error(fmt::format("it contains a '{}'", name));
   }
 
   double real(const Object& object) const {
@@ -278,7 +277,7 @@ class Unpickler {
   }
 
   IValue device(const std::vector<Ref>& args) const {
-    const Object& type = argument(args, 0, Object::Kind::value);
+    const Object& type = argument(args, 0, Object::Tag::value);
     if (!type.value.isString()) damaged("a device has no name");
     try {
       c10::Device device(type.value.toStringRef());
@@ -291,28 +290,28 @@ class Unpickler {
 
   // A plain tensor that had Python attributes, or was of a class of its own.
   Ref tensor_with_attributes(const std::vector<Ref>& args) {
-    const Object& function = argument(args, 0, Object::Kind::name);
-    const Object& type = argument(args, 1, Object::Kind::name);
+    const Object& function = argument(args, 0, Object::Tag::name);
+    const Object& type = argument(args, 1, Object::Tag::name);
     if (type.name != "torch.Tensor" && type.name != "torch.nn.parameter.Parameter")
-      throw Error(fmt::format("it holds a '{}'", type.name));
-    return call(function.name, argument(args, 2, Object::Kind::tuple).items);
+      throw Error(fmt::format("it contains a '{}'", type.name));
+    return call(function.name, argument(args, 2, Object::Tag::tuple).items);
   }
 
   // (storage, offset, size, stride, requires_grad, hooks[, dtype][, {conj, neg}])
   Ref tensor(const std::vector<Ref>& args, bool with_dtype) {
-    const Object& source = argument(args, 0, Object::Kind::storage);
-    const std::int64_t offset = integer(argument(args, 1, Object::Kind::value));
-    const auto sizes = integers(argument(args, 2, Object::Kind::tuple));
-    const auto strides = integers(argument(args, 3, Object::Kind::tuple));
+    const Object& source = argument(args, 0, Object::Tag::storage);
+    const std::int64_t offset = integer(argument(args, 1, Object::Tag::value));
+    const auto sizes = integers(argument(args, 2, Object::Tag::tuple));
+    const auto strides = integers(argument(args, 3, Object::Tag::tuple));
     const c10::ScalarType dtype =
-        with_dtype ? argument(args, 6, Object::Kind::value).dtype : source.dtype;
+        with_dtype ? argument(args, 6, Object::Tag::value).dtype : source.dtype;
     if (dtype == c10::ScalarType::Undefined || c10::isQIntType(dtype))
       damaged("a tensor has no type");
     check_extent(source.storage.nbytes(), c10::elementSize(dtype), offset, sizes, strides);
     at::Tensor tensor = at::empty({0}, dtype);
     tensor.set_(source.storage, offset, sizes, strides);
     const std::size_t metadata = with_dtype ? 7 : 6;
-    if (metadata < args.size() && args[metadata]->kind == Object::Kind::dict)
+    if (metadata < args.size() && args[metadata]->kind == Object::Tag::dict)
       set_flags(tensor, *args[metadata]);
     return make(tensor);
   }
@@ -356,17 +355,17 @@ class Unpickler {
   // ('storage', type, key, location, number of elements)
   Ref storage() {
     const Ref id = pop();
-    if (id->kind != Object::Kind::tuple) damaged("a storage has no description");
+    if (id->kind != Object::Tag::tuple) damaged("a storage has no description");
     const std::vector<Ref>& parts = id->items;
-    const Object& tag = argument(parts, 0, Object::Kind::value);
-    const Object& type = argument(parts, 1, Object::Kind::name);
-    const Object& key = argument(parts, 2, Object::Kind::value);
-    const std::int64_t elements = integer(argument(parts, 4, Object::Kind::value));
+    const Object& tag = argument(parts, 0, Object::Tag::value);
+    const Object& type = argument(parts, 1, Object::Tag::name);
+    const Object& key = argument(parts, 2, Object::Tag::value);
+    const std::int64_t elements = integer(argument(parts, 4, Object::Tag::value));
     const auto dtype = find_storage_type(type.name);
     if (!tag.value.isString() || tag.value.toStringRef() != "storage" || !dtype ||
         !key.value.isString())
-      damaged("a storage has a strange description");
-    const Ref object = make(Object::Kind::storage);
+      damaged("a storage has an unexpected description");
+    const Ref object = make(Object::Tag::storage);
     object->storage = find_storage_(key.value.toStringRef());
     object->dtype = *dtype;
     const std::size_t item = *dtype == c10::ScalarType::Undefined ? 1 : c10::elementSize(*dtype);
@@ -381,10 +380,10 @@ class Unpickler {
   void set_attributes() {
     const Ref attributes = pop();
     Object& object = top();
-    if (object.kind == Object::Kind::dict) return;
-    if (object.kind != Object::Kind::object) damaged("attributes of a value that has none");
-    if (attributes->kind != Object::Kind::dict)
-      throw Error(fmt::format("it holds a '{}'", object.name));
+    if (object.kind == Object::Tag::dict) return;
+    if (object.kind != Object::Tag::object) damaged("a value that has no attributes gets some");
+    if (attributes->kind != Object::Tag::dict)
+      throw Error(fmt::format("it contains a '{}'", object.name));
     for (std::size_t i = 0; i < attributes->items.size(); ++i) {
       if (i % 2 == 0 && !attributes->items[i]->value.isString())
         damaged("an attribute has no name");
@@ -399,30 +398,30 @@ class Unpickler {
   // Once each: what is referred to several times stays one value.
   const IValue& finished(Object& object) const {
     switch (object.kind) {
-      case Object::Kind::value:
+      case Object::Tag::value:
         return object.value;
-      case Object::Kind::tuple:
+      case Object::Tag::tuple:
         object.value = c10::ivalue::Tuple::create(finished_items(object));
         break;
-      case Object::Kind::list: {
+      case Object::Tag::list: {
         c10::impl::GenericList list(c10::AnyType::get());
         for (IValue& item : finished_items(object)) list.push_back(std::move(item));
         object.value = list;
         break;
       }
-      case Object::Kind::object:
+      case Object::Tag::object:
         for (Ref& item : object.items)  // a class as an attribute is no part of the value
-          if (item->kind == Object::Kind::name) item = make(IValue());
+          if (item->kind == Object::Tag::name) item = make(IValue());
         [[fallthrough]];
-      case Object::Kind::dict:
+      case Object::Tag::dict:
         object.value = make_dict(c10::AnyType::get(), c10::AnyType::get(), finished_items(object));
         break;
-      case Object::Kind::name:
-        throw Error(fmt::format("it holds a '{}'", object.name));
-      case Object::Kind::storage:
-        throw Error("it holds a bare storage");
+      case Object::Tag::name:
+        throw Error(fmt::format("it contains a '{}'", object.name));
+      case Object::Tag::storage:
+        throw Error("it contains a bare storage");
     }
-    object.kind = Object::Kind::value;
+    object.kind = Object::Tag::value;
     return object.value;
   }
   std::vector<IValue> finished_items(const Object& object) const {
@@ -446,7 +445,7 @@ class Unpickler {
 void Unpickler::step(unsigned char code) {
   switch (code) {
     case 0x80:  // PROTO
-      if (little<std::uint8_t>() > 5) damaged("its protocol is not known");
+      if (little<std::uint8_t>() > 5) damaged("its protocol is not supported");
       return;
     case 0x95:  // FRAME
       take(8);
@@ -482,7 +481,7 @@ void Unpickler::step(unsigned char code) {
     case 0x8d:
       return push(IValue(std::string(take(little<std::uint64_t>()))));
     case ')':
-      return push(make(Object::Kind::tuple));
+      return push(make(Object::Tag::tuple));
     case 0x85:
     case 0x86:
     case 0x87:
@@ -490,13 +489,13 @@ void Unpickler::step(unsigned char code) {
     case 't':
       return push_tuple(pop_to_mark());
     case ']':
-      return push(make(Object::Kind::list));
+      return push(make(Object::Tag::list));
     case 'a':
       return append(pop(1));
     case 'e':
       return append(pop_to_mark());
     case '}':
-      return push(make(Object::Kind::dict));
+      return push(make(Object::Tag::dict));
     case 's':
       return set_items(pop(2));
     case 'u':

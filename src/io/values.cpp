@@ -66,7 +66,8 @@ std::string start_of(const std::string& path) {
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : descriptor_(memfd_create("refx", MFD_CLOEXEC)) {
-    if (descriptor_ < 0) throw Error(fmt::format("no memory file: {}", std::strerror(errno)));
+    if (descriptor_ < 0)
+      throw Error(fmt::format("cannot create a memory file: {}", std::strerror(errno)));
     while (!bytes.empty()) {
       const ssize_t n = write(descriptor_, bytes.data(), bytes.size());
       if (n <= 0) {

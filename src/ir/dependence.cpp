@@ -8,8 +8,10 @@ namespace refx {
 
 namespace {
 
-// Whether the edit made its node read a tensor, or call a module, that it did not before.
-bool comes_to_use(const Change<Node>& change) {
+// True if the edit makes its node read a tensor, or call a module, that it did not read or call
+// before. A node that is only rewritten and still uses the same tensor does not depend on the step
+// that last changed the tensor: it would work with the earlier one, too.
+bool newly_reads(const Change<Node>& change) {
   if (!change.before) return true;
   auto called = [](const Node& node) {
     return node.op == Opcode::call_module ? node.target : Name();
@@ -21,74 +23,84 @@ bool comes_to_use(const Change<Node>& change) {
 }  // namespace
 
 template <class F>
-void Dependence::for_each_deed(const Step& step, F&& f) {
+void Dependence::for_each_access(const Step& step, F&& f) {
   for (const Edit& edit : step.edits) {
     for_each_write(edit, [&](ObjectKey object, bool invalidates) {
       f(object, invalidates ? kWrites | kInvalidates : kWrites);
     });
     const auto* change = std::get_if<Change<Node>>(&edit);
     if (!change || !change->after) continue;
-    const int deeds = comes_to_use(*change) ? kRefers | kComesToUse : kRefers;
-    for_each_reference(*change->after, [&](ObjectKey object) { f(object, deeds); });
+    const int accesses = newly_reads(*change) ? kRefers | kNewlyReads : kRefers;
+    for_each_reference(*change->after, [&](ObjectKey object) { f(object, accesses); });
   }
 }
 
 std::vector<StepId> Dependence::causes(const Step& step) const {
   std::vector<StepId> found;
-  for_each_deed(step, [&](ObjectKey object, int deeds) {
-    auto it = concerns_.find(object);
-    if (it == concerns_.end()) return;
-    for (const Concern& concern : it->second)
-      if (concern.deeds & deeds) found.push_back(concern.step);
+  for_each_access(step, [&](ObjectKey object, int accesses) {
+    auto it = entries_.find(object);
+    if (it == entries_.end()) return;
+    for (const Entry& entry : it->second)
+      if (entry.accesses & accesses) found.push_back(entry.step);
   });
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 
-void Dependence::concern(ObjectKey object, StepId step, std::uint8_t deeds) {
-  Concerns& all = concerns_[object];
+void Dependence::record(ObjectKey object, StepId step, std::uint8_t accesses) {
+  Entries& all = entries_[object];
+  // The edits of one step arrive together, so its entry can only be the last one.
   if (all.empty() || all.back().step != step) all.push_back({step, 0});
-  all.back().deeds |= deeds;
+  all.back().accesses |= accesses;
 }
 
-// Whoever is concerned with what the edit writes is a cause of its step, which is concerned with
-// every later write itself.
-void Dependence::stand_for_causes(const Edit& edit) {
+// Every step with an entry that this edit triggers is a cause of the edit's step. Each later write
+// of the object then depends on the edit's step anyway, and through it on those causes. Removing
+// them keeps a list at the length of what is still needed: without that, n steps that write one
+// object would take n² time.
+void Dependence::represent_causes(const Edit& edit) {
   for_each_write(edit, [&](ObjectKey object, bool invalidates) {
-    auto it = concerns_.find(object);
-    if (it == concerns_.end()) return;
-    std::uint8_t taken_over = kWrites | kInvalidates;
-    if (!std::holds_alternative<Change<Node>>(edit)) taken_over |= kComesToUse;
-    const int deeds = invalidates ? kWrites | kInvalidates : kWrites;
-    Concerns& all = it->second;
-    for (Concern& concern : all)
-      if (concern.deeds & deeds) concern.deeds &= ~taken_over;
-    all.erase(std::remove_if(all.begin(), all.end(), [](const Concern& c) { return !c.deeds; }),
+    auto it = entries_.find(object);
+    if (it == entries_.end()) return;
+    // Not kRefers: it means that the earlier step made the node. Whoever refers to the node needs
+    // that step, not the one that rewrote the node.
+    constexpr std::uint8_t kRepresented = kWrites | kInvalidates | kNewlyReads;
+    const int accesses = invalidates ? kWrites | kInvalidates : kWrites;
+    Entries& all = it->second;
+    for (Entry& entry : all)
+      if (entry.accesses & accesses) entry.accesses &= ~kRepresented;
+    all.erase(std::remove_if(all.begin(), all.end(), [](const Entry& e) { return !e.accesses; }),
               all.end());
   });
 }
 
 void Dependence::add(const Step& step, As as) {
+  // Before the step's own entries exist, which must not be removed.
   if (as == As::dependent)
-    for (const Edit& edit : step.edits) stand_for_causes(edit);
+    for (const Edit& edit : step.edits) represent_causes(edit);
   for (const Edit& edit : step.edits) {
     const auto* change = std::get_if<Change<Node>>(&edit);
     if (!change) {
-      // Who comes to use a tensor or a module relies on what this step made of it.
+      // A node that starts to use a tensor or a module relies on what this step made of it.
       for_each_write(
-          edit, [&](ObjectKey object, bool) { concern(object, step.id, kWrites | kComesToUse); });
+          edit, [&](ObjectKey object, bool) { record(object, step.id, kWrites | kNewlyReads); });
       continue;
     }
-    concern(key_of(change->id), step.id, change->before ? kWrites : kWrites | kRefers);
+    // A node that the step made disappears when it is reversed, so that nobody may refer to it. A
+    // node that it only rewrote stays, and may be referred to.
+    record(key_of(change->id), step.id, change->before ? kWrites : kWrites | kRefers);
     if (!change->before) continue;
-    // What the node will refer to again must still be there, as it was.
+    // What the restored node refers to must still be there, unchanged: a later step that erases or
+    // replaces it has to be reversed first.
     for_each_reference(*change->before,
-                       [&](ObjectKey object) { concern(object, step.id, kInvalidates); });
+                       [&](ObjectKey object) { record(object, step.id, kInvalidates); });
+    // The same for a tensor that it reads through a placeholder or get_attr node: that node stays
+    // while the tensor behind it is replaced.
     for_each_input(*change->before, [&](NodeId input) {
       if (const Node* node = graph_.find(input))
         if (auto state = bound_state(*node); !state.empty())
-          concern(key_of_state(state), step.id, kInvalidates);
+          record(key_of_state(state), step.id, kInvalidates);
     });
   }
 }

@@ -2,39 +2,35 @@
 
 #include "refx/hint.h"
 
+#include <cstddef>
+
 namespace refx {
 
-std::string to_string(Hint hint) {
-  switch (hint) {
-    case Hint::see_transformations:
-      return "registry() has them all";
-    case Hint::discard_changes:
-      return "reverse with discard_changes to drop the change";
-    case Hint::forget:
-      return "load it without its history to keep the model";
-    case Hint::other_device:
-      return "choose another device";
-    case Hint::no_capture:
-      return "leave cuda_graph out";
-    case Hint::resume:
-      return "start again, with the recorded trials as known ones";
-    case Hint::one_thread:
-      return "one thread";
-    case Hint::more_seconds:
-      return "more seconds";
-    case Hint::fixed_frequency:
-      return "a fixed processor frequency";
-    case Hint::allow_ops:
-      return "allow_ops with its name, or its namespace's, lets it run";
-    case Hint::base:
-      return "attach() brings it back from where it still is";
-  }
-  return "";
-}
+namespace {
+
+struct Wording {
+  const char *library, *program, *python;
+};
+
+constexpr Wording kWordings[] = {
+#define REFX_HINT(id, library, program, python) {library, program, python},
+#include "refx/hints.def"
+#undef REFX_HINT
+};
+
+const Wording& wording_of(Hint hint) { return kWordings[static_cast<std::size_t>(hint)]; }
+
+}  // namespace
+
+std::string to_string(Hint hint) { return wording_of(hint).library; }
+std::string hint_as_flag(Hint hint) { return wording_of(hint).program; }
+std::string hint_as_argument(Hint hint) { return wording_of(hint).python; }
 
 HintedError::HintedError(const std::string& problem, Hint hint)
     : Error(problem + "; " + to_string(hint)), problem_(problem), hint_(hint) {}
 
-std::string HintedError::said(Phrase words) const { return problem_ + "; " + words(hint_); }
+std::string HintedError::message(HintFormatter formatter) const {
+  return problem_ + "; " + formatter(hint_);
+}
 
 }  // namespace refx

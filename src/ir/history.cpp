@@ -14,10 +14,15 @@
 #include "ir/origins.h"
 #include "refx/error.h"
 #include "refx/model.h"
+#include "refx/old_names.h"
 #include "util/did_you_mean.h"
 #include "util/glob.h"
 
 namespace refx {
+
+const char* to_string(Numerics numerics) {
+  return numerics == Numerics::preserved ? "preserved" : "approximate";
+}
 
 std::ostream& operator<<(std::ostream& out, const Step& step) {
   return out << step.id.value << "  " << step.transformation << "  " << step.site;
@@ -32,29 +37,29 @@ std::size_t Step::bytes() const {
 }
 
 History::Iterator History::from(StepId id) const {
-  const auto at = std::partition_point(places_.begin(), places_.end(),
-                                       [&](const Place& place) { return place.id < id; });
-  return {places_.data() + (at - places_.begin()), places_.data() + places_.size()};
+  const auto at = std::partition_point(slots_.begin(), slots_.end(),
+                                       [&](const StepSlot& slot) { return slot.id < id; });
+  return {slots_.data() + (at - slots_.begin()), slots_.data() + slots_.size()};
 }
 
-const History::Place* History::find(StepId id) const {
+const History::StepSlot* History::find(StepId id) const {
   const Iterator at = from(id);
   return at.at_ != at.end_ && at->id == id ? at.at_ : nullptr;
 }
 
 const Step& History::operator[](StepId id) const {
-  if (const Place* place = find(id)) return *place->step;
+  if (const StepSlot* slot = find(id)) return *slot->step;
   std::string range = "the history is empty";
   if (live_ == 1)
     range = fmt::format("the only one is {}", begin()->id.value);
   else if (live_ > 1)
-    range = fmt::format("live steps are {} to {}", begin()->id.value, back().id.value);
-  throw Error(fmt::format("there is no live step {}; {}", id.value, range));
+    range = fmt::format("the steps are {} to {}", begin()->id.value, back().id.value);
+  throw Error(fmt::format("there is no step {}; {}", id.value, range));
 }
 
 const Step& History::back() const {
   if (empty()) throw Error("the history is empty");
-  return *places_.back().step;
+  return *slots_.back().step;
 }
 
 std::vector<StepId> History::ids() const {
@@ -78,15 +83,15 @@ std::vector<StepId> History::select(std::string_view what) const {
   };
   for (const Step& step : *this) {
     const Origin& origin = origins.of(step.id);
-    if (step.transformation == what || glob_match(what, step.site) || replaced(origin.tensors) ||
-        replaced(origin.nodes))
+    if (same_transformation(step.transformation, what) || glob_match(what, step.site) ||
+        replaced(origin.tensors) || replaced(origin.nodes))
       found.push_back(step.id);
     names.push_back(step.transformation);
     names.push_back(step.site);
   }
   if (!found.empty()) return found;
   const std::string near = nearest(what, names);
-  throw Error(fmt::format("no live step matches '{}'{}", what,
+  throw Error(fmt::format("no step matches '{}'{}", what,
                           near.empty() ? (names.empty() ? "; the history is empty" : "")
                                        : fmt::format("; did you mean '{}'?", near)));
 }
@@ -94,34 +99,34 @@ std::vector<StepId> History::select(std::string_view what) const {
 // A reversed step keeps its place until others are many: it may return, without memory.
 void History::add(std::shared_ptr<const Step> step) {
   const StepId id = step->id;
-  if (places_.empty() || places_.back().id < id) {
-    if (places_.size() > 2 * live_ + 16)
-      std::erase_if(places_, [](const Place& place) { return !place.step; });
-    places_.push_back({id, std::move(step)});
+  if (slots_.empty() || slots_.back().id < id) {
+    if (slots_.size() > 2 * live_ + 16)
+      std::erase_if(slots_, [](const StepSlot& slot) { return !slot.step; });
+    slots_.push_back({id, std::move(step)});
   } else {
-    const auto at = std::partition_point(places_.begin(), places_.end(),
-                                         [&](const Place& place) { return place.id < id; });
+    const auto at = std::partition_point(slots_.begin(), slots_.end(),
+                                         [&](const StepSlot& slot) { return slot.id < id; });
     REFX_CHECK(at->id != id || !at->step, "two steps have one id");
     if (at->id == id)
       at->step = std::move(step);
     else
-      places_.insert(at, {id, std::move(step)});
+      slots_.insert(at, {id, std::move(step)});
   }
   ++live_;
 }
 
 void History::replace(std::shared_ptr<const Step> step) {
-  const Place* place = find(step->id);
-  REFX_CHECK(place, "a step that is not there is replaced");
-  places_[place - places_.data()].step = std::move(step);
+  const StepSlot* slot = find(step->id);
+  REFX_CHECK(slot, "a step that is not there is replaced");
+  slots_[slot - slots_.data()].step = std::move(step);
 }
 
 std::shared_ptr<const Step> History::remove(StepId id) {
-  const Place* place = find(id);
-  REFX_CHECK(place, "a step that is not there is removed");
-  std::shared_ptr<const Step> removed = std::move(places_[place - places_.data()].step);
+  const StepSlot* slot = find(id);
+  REFX_CHECK(slot, "a step that is not there is removed");
+  std::shared_ptr<const Step> removed = std::move(slots_[slot - slots_.data()].step);
   --live_;
-  while (!places_.empty() && !places_.back().step) places_.pop_back();
+  while (!slots_.empty() && !slots_.back().step) slots_.pop_back();
   return removed;
 }
 

@@ -4,6 +4,8 @@
 
 #include <ATen/core/TensorBase.h>
 
+#include <algorithm>
+
 namespace refx {
 
 TypePtr type_of(const at::TensorBase& tensor) {
@@ -53,6 +55,19 @@ std::vector<Dim> contiguous_strides(const std::vector<Dim>& sizes) {
     next = product(next, sizes[i]);
   }
   return strides;
+}
+
+std::vector<Dim> strides_of(const TensorType& type) {
+  return type.strides.empty() ? contiguous_strides(type.sizes) : type.strides;
+}
+
+// The hint of a symbol (`value`) is left out: it is the size of the example input.
+bool same_size(const Dim& a, const Dim& b) {
+  return a.expr == b.expr && (!a.known() || a.value == b.value);
+}
+
+bool same_sizes(const TensorType& a, const TensorType& b) {
+  return std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(), same_size);
 }
 
 TypePtr with_last_dim(const TypePtr& type, std::int64_t size) {

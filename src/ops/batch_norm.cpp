@@ -2,8 +2,6 @@
 
 #include "ops/batch_norm.h"
 
-#include <fmt/format.h>
-
 namespace refx {
 
 namespace {
@@ -25,14 +23,13 @@ void set_eps(const std::optional<Arg>& eps, BatchNormOp& norm) {
   if (!eps) return;
   if (const auto value = number(*eps))
     norm.eps = *value;
-  else if (norm.problem.empty())
-    norm.problem = "the batch norm's eps is not a number";
+  else if (!norm.problem)
+    norm.problem = because<ReasonId::norm_eps_not_number>();
 }
 
 void set_input(const book::Call& call, BatchNormOp& norm) {
   norm.input = call.value("input");
-  if (!norm.input && norm.problem.empty())
-    norm.problem = "the batch norm's input is not a tensor of the graph";
+  if (!norm.input && !norm.problem) norm.problem = because<ReasonId::norm_input_not_tensor>();
 }
 
 void match_call(const Model& model, const book::Call& call, BatchNormOp& norm) {
@@ -48,13 +45,14 @@ void match_call(const Model& model, const book::Call& call, BatchNormOp& norm) {
   if (const auto mean = stored(running_mean)) norm.mean = *mean;
   if (const auto var = stored(running_var)) norm.var = *var;
   if (!training || !is_false(*training))
-    norm.problem = "the batch norm is in training mode";
+    norm.problem = because<ReasonId::norm_in_training>();
   else if (!given(running_mean) || !given(running_var))
-    norm.problem = "the batch norm has no running statistics";
+    norm.problem = because<ReasonId::norm_without_statistics>();
   else
     for (const auto& part : {running_mean, running_var, weight, bias})
-      if (given(part) && !stored(part) && norm.problem.empty())
-        norm.problem = fmt::format("a tensor of the batch norm {}", why_not_stored(model, &*part));
+      if (given(part) && !stored(part) && !norm.problem)
+        norm.problem = is_graph_input(model, &*part) ? because<ReasonId::norm_tensor_is_input>()
+                                                     : because<ReasonId::norm_tensor_is_computed>();
 }
 
 void match_module(const Model& model, const book::Call& call, BatchNormOp& norm) {
@@ -65,17 +63,18 @@ void match_module(const Model& model, const book::Call& call, BatchNormOp& norm)
   const auto mean = stored(call.tensor("running_mean")), var = stored(call.tensor("running_var"));
   norm.weight = stored(call.tensor("weight"));
   norm.bias = stored(call.tensor("bias"));
+  // The counter goes with the layer, although no operator reads it here.
   norm.batches = stored(model.state().find(module.name + ".num_batches_tracked"));
   if (mean) norm.mean = *mean;
   if (var) norm.var = *var;
   if (!module.custom.empty())
-    norm.problem = fmt::format("module '{}' {}", module.name, module.custom);
+    norm.problem = because<ReasonId::module_is_custom>(module.name, module.custom);
   else if (module.training)
-    norm.problem = "the batch norm is in training mode";
+    norm.problem = because<ReasonId::norm_in_training>();
   else if (!mean || !var)
-    norm.problem = "the batch norm has no running statistics";
+    norm.problem = because<ReasonId::norm_without_statistics>();
   else if (model.graph().num_callers(module.name) > 1)
-    norm.problem = fmt::format("module '{}' is used in more than one place", module.name);
+    norm.problem = because<ReasonId::module_used_elsewhere>(module.name);
 }
 
 }  // namespace
@@ -83,7 +82,6 @@ void match_module(const Model& model, const book::Call& call, BatchNormOp& norm)
 std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
   const book::Call call(model, model.graph()[id]);
   if (!call.is("batch_norm") || call.spelled() == book::Call::Spelled::method) return std::nullopt;
-  if (call.module() && !book::find_layer(call.module()->type)->rewritten) return std::nullopt;
   BatchNormOp norm;
   norm.node = id;
   if (call.spelled() == book::Call::Spelled::module) {
@@ -94,12 +92,12 @@ std::optional<BatchNormOp> BatchNormOp::match(const Model& model, NodeId id) {
   }
   set_input(call, norm);
   set_eps(call.argument("eps"), norm);
-  if (!norm.problem.empty()) return norm;
+  if (norm.problem) return norm;
   for (const Param& param : norm.tensors()) {
-    if (norm.problem.empty()) norm.problem = why_shared(model, param);
-    if (norm.problem.empty()) norm.problem = why_no_numbers(model, param);
+    if (!norm.problem) norm.problem = why_shared(model, param);
+    if (!norm.problem) norm.problem = why_not_readable(model, param);
   }
-  if (norm.batches && norm.problem.empty()) norm.problem = why_shared(model, *norm.batches);
+  if (norm.batches && !norm.problem) norm.problem = why_shared(model, *norm.batches);
   return norm;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "ops/layer.h"
@@ -17,7 +16,7 @@ struct BatchNormOp {
   std::optional<Param> batches;  // num_batches_tracked, where a module keeps it
   double eps = 1e-5;
   ModuleId module;
-  std::string problem;  // why it cannot be folded although it is one
+  std::optional<Reason> problem;  // why it cannot be folded although it is one
 
   static std::optional<BatchNormOp> match(const Model& model, NodeId node);
   std::vector<Param> tensors() const;  // but for num_batches_tracked

@@ -3,19 +3,20 @@
 #include "ops/div.h"
 
 #include "book/call.h"
-#include "ops/inference.h"
+#include "book/result_types.h"
 
 namespace refx {
 
 namespace {
 
-std::string why_not_true_division(const Model& model, const Node& node, const DivOp& div) {
+std::optional<Reason> why_not_true_division(const Model& model, const Node& node,
+                                            const DivOp& div) {
   if (const Arg* mode = argument(node, 2, "rounding_mode"); mode && !mode->is<None>())
-    return "it rounds its result";
+    return because<ReasonId::rounds_result>();
   if (const Arg* out = argument(node, 3, "out"); out && !out->is<None>())
-    return "it writes into a given tensor";
-  if (may_be_integer(model, div.input)) return "it divides integers";
-  return "";
+    return because<ReasonId::writes_given_tensor>();
+  if (book::may_be_integer(model, div.input)) return because<ReasonId::divides_integers>();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -26,7 +27,7 @@ std::optional<DivOp> DivOp::match(const Model& model, NodeId id) {
   DivOp div;
   div.node = id;
   if (call.is("div_")) {
-    div.problem = "it divides in place";
+    div.problem = because<ReasonId::divides_in_place>();
     return div;
   }
   if (!call.is("div")) return std::nullopt;
@@ -35,15 +36,15 @@ std::optional<DivOp> DivOp::match(const Model& model, NodeId id) {
   if (!divisor) return std::nullopt;
   div.input = call.value("self");
   if (!div.input) {
-    div.problem = "the dividend is not a tensor";
+    div.problem = because<ReasonId::dividend_not_tensor>();
     return div;
   }
   if (const auto* number = divisor->get<double>()) div.number = *number;
   if (const auto* number = divisor->get<std::int64_t>()) div.number = static_cast<double>(*number);
   div.tensor = param_of(model, &*divisor);
   if (!div.number && !div.tensor)
-    div.problem = divisor->is<NodeId>() ? "the divisor is computed, not constant"
-                                        : "the divisor is not a real number";
+    div.problem = divisor->is<NodeId>() ? because<ReasonId::divisor_is_computed>()
+                                        : because<ReasonId::divisor_not_real>();
   else
     div.problem = why_not_true_division(model, node, div);
   return div;
@@ -56,6 +57,7 @@ Node DivOp::as_multiplication(const Model& model, Arg factor) const {
   if (result.op == Opcode::call_method) {
     result.target = "mul";
   } else if (const auto target = book::parse_target(result.target); target.is_op()) {
+    // An overload for the same kind of operand, as torch.export would have written it.
     result.target = target.overload.starts_with("Scalar") ? "aten.mul.Scalar" : "aten.mul.Tensor";
   } else {
     result.target = target.kind == book::Target::Kind::python ? "operator.mul" : "torch.mul";

@@ -2,124 +2,74 @@
 
 #include "ops/fold.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/aminmax.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <vector>
 
-#include "ops/loops.h"
-#include "ops/new_weight.h"
 #include "refx/error.h"
 
 namespace refx {
 
 namespace {
 
-using Numbers = std::vector<double>;
-
-// Plain loops over short vectors: an operator of torch costs more than their numbers.
-Numbers numbers(const at::Tensor& tensor) {
-  if (tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous()) {
-    const float* data = tensor.const_data_ptr<float>();
-    return {data, data + tensor.numel()};
-  }
-  const at::Tensor wide = tensor.to(at::kCPU, at::kDouble).contiguous();
-  const double* data = wide.const_data_ptr<double>();
-  return {data, data + wide.numel()};
+at::Tensor wide(const Model& model, const Param& param) {
+  return tensor_of(model, param).detach().to(at::kCPU, at::kDouble);
 }
 
-Numbers numbers(const Model& model, const Param& param) {
-  return numbers(tensor_of(model, param).detach());
-}
-
-bool all_finite(const Numbers& numbers) {
-  return std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); });
-}
+bool all_finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
 
 }  // namespace
 
 Affine affine_of(const Model& model, const BatchNormOp& norm) {
   const c10::InferenceMode ordinary_tensors(false);
-  const Numbers mean = numbers(model, norm.mean), var = numbers(model, norm.var);
-  const std::size_t size = mean.size();
-  const Numbers weight = norm.weight ? numbers(model, *norm.weight) : Numbers(size, 1.0);
-  const Numbers bias = norm.bias ? numbers(model, *norm.bias) : Numbers(size, 0.0);
-  const auto length = static_cast<std::int64_t>(size);
-  Affine affine{at::empty({length}, at::kDouble), at::empty({length}, at::kDouble)};
-  refx::affine({mean.data(), var.data(), weight.data(), bias.data(), norm.eps},
-               affine.scale.mutable_data_ptr<double>(), affine.shift.mutable_data_ptr<double>(),
-               size);
-  return affine;
+  const at::NoGradGuard no_grad;
+  const at::Tensor mean = wide(model, norm.mean), var = wide(model, norm.var);
+  const at::Tensor weight = norm.weight ? wide(model, *norm.weight) : at::ones_like(mean);
+  const at::Tensor bias = norm.bias ? wide(model, *norm.bias) : at::zeros_like(mean);
+  const at::Tensor scale = weight / at::sqrt(var + norm.eps);
+  return {scale, bias - mean * scale};
 }
 
-std::string why_not_foldable(const Model& model, const Layer& layer, const BatchNormOp& norm,
-                             std::optional<Sharing>& sharing) {
+std::optional<Reason> why_not_foldable(const Model& model, const Layer& layer,
+                                       const BatchNormOp& norm, std::optional<Sharing>& sharing) {
   for (const Param* param : {&layer.weight, layer.bias ? &*layer.bias : nullptr})
     if (param) {
-      if (std::string why = why_not_parted(model, *param, sharing); !why.empty()) return why;
-      if (std::string why = why_no_numbers(model, *param); !why.empty()) return why;
+      if (auto why = why_not_separable(model, *param, sharing)) return why;
+      if (auto why = why_not_readable(model, *param)) return why;
     }
   const at::TensorBase& weight = model.state().tensor(layer.weight.state);
   for (const Param& param : norm.tensors()) {
     const Name& name = model.state()[param.state].name;
     const at::TensorBase& tensor = model.state().tensor(param.state);
     if (tensor.scalar_type() != weight.scalar_type())
-      return fmt::format("the layer is {} but the batch norm's '{}' is {}",
-                         c10::toString(weight.scalar_type()), name,
-                         c10::toString(tensor.scalar_type()));
-    if (tensor.device() != weight.device())
-      return "the layer and the batch norm are on different devices";
-    if (tensor.dim() != 1) return fmt::format("'{}' is not a vector", name);
+      return because<ReasonId::norm_dtype_differs>(c10::toString(weight.scalar_type()), name,
+                                                   c10::toString(tensor.scalar_type()));
+    if (tensor.device() != weight.device()) return because<ReasonId::norm_device_differs>();
+    if (tensor.dim() != 1) return because<ReasonId::not_a_vector>(name);
     if (tensor.sizes() != model.state().tensor(norm.mean.state).sizes())
-      return fmt::format("'{}' has another size than the batch norm's mean", name);
+      return because<ReasonId::size_differs_from_mean>(name);
   }
-  for (const double var : numbers(model, norm.var))
-    if (!(var + norm.eps > 0) || !std::isfinite(var + norm.eps))
-      return "var + eps of the batch norm is zero, negative or not finite in some channel";
+  const at::Tensor var = wide(model, norm.var) + norm.eps;
+  if (!all_finite(var) || !(var > 0).all().item<bool>())
+    return because<ReasonId::variance_not_positive>();
   const Affine affine = affine_of(model, norm);
-  if (!all_finite(numbers(affine.scale)) || !all_finite(numbers(affine.shift)))
-    return "the batch norm's scale or shift is not finite in some channel";
-  return "";
+  if (!all_finite(affine.scale) || !all_finite(affine.shift))
+    return because<ReasonId::scale_not_finite>();
+  return {};
 }
 
 namespace {
-
-constexpr const char* kNotFinite = "the folded weights are not finite in the layer's dtype";
-constexpr std::int64_t kAtOnce = 1 << 15;  // numbers
-
-// Floats in memory as rows, one after the other, each with one factor: nearly every layer.
-bool is_rows(const at::Tensor& weight, const at::Tensor& factor) {
-  const std::int64_t rows = weight.size(0);
-  return weight.is_cpu() && weight.scalar_type() == at::kFloat && factor.is_contiguous() &&
-         factor.size(0) == rows && factor.numel() == rows && weight.numel() > 0 &&
-         weight.is_non_overlapping_and_dense() &&
-         (rows == 1 || weight.stride(0) == weight.numel() / rows);
-}
-
-// One pass over the memory; the same products and roundings as below.
-std::optional<at::Tensor> scaled_rows(const at::Tensor& weight, const at::Tensor& factor) {
-  at::Tensor result = empty_like_weight(weight);
-  const std::int64_t rows = weight.size(0), width = weight.numel() / rows;
-  const float* in = weight.const_data_ptr<float>();
-  const double* factors = factor.const_data_ptr<double>();
-  float* out = result.mutable_data_ptr<float>();
-  std::atomic<bool> finite = true;
-  at::parallel_for(0, rows, std::max<std::int64_t>(1, kAtOnce / width), [&](auto begin, auto end) {
-    if (!scale_rows(in + begin * width, factors + begin, out + begin * width, end - begin, width))
-      finite = false;
-  });
-  return finite ? std::optional(result) : std::nullopt;
-}
 
 double largest(at::ScalarType dtype) {
   switch (dtype) {
@@ -134,37 +84,26 @@ double largest(at::ScalarType dtype) {
   }
 }
 
-// The largest magnitude; not finite, if any element is not.
-double magnitude(const at::Tensor& weight) {
-  if (weight.numel() == 0) return 0;
-  if (weight.is_cpu() && weight.scalar_type() == at::kFloat &&
-      weight.is_non_overlapping_and_dense()) {
-    const float* data = weight.const_data_ptr<float>();
-    auto larger = [](std::uint32_t a, std::uint32_t b) { return std::max(a, b); };
-    return std::bit_cast<float>(at::parallel_reduce(
-        0, weight.numel(), kAtOnce, std::uint32_t{0},
-        [&](std::int64_t begin, std::int64_t end, std::uint32_t so_far) {
-          return larger(so_far, largest_bits(data + begin, end - begin));
-        },
-        larger));
-  }
-  const auto [low, high] = at::aminmax(weight);
+// The largest magnitude; not finite if any element is not.
+double magnitude(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  const auto [low, high] = at::aminmax(tensor);
   return std::max(std::abs(low.item<double>()), std::abs(high.item<double>()));
 }
 
-// weight * factor in fp64, rounded once; a few rows at a time, so that what is wide stays in the
-// cache. None if any of it is not finite then.
+// weight * factor in fp64, rounded once; nothing if an element of the result is not finite. Works
+// on a few rows at a time, so that the copies in fp64 stay in the cache.
 std::optional<at::Tensor> scaled(const at::Tensor& weight, const at::Tensor& factors) {
-  if (is_rows(weight, factors)) return scaled_rows(weight, factors);
+  constexpr std::int64_t kAtOnce = 1 << 15;  // elements: 256 KB in fp64, less than an L2 cache
   const at::Tensor factor = factors.to(weight.device());
-  at::Tensor result = empty_like_weight(weight);  // with its strides, where it is dense
+  at::Tensor result = at::empty_like(weight);  // with the weight's strides, if it is dense
   const std::int64_t rows = weight.size(0);
   const std::int64_t step =
       std::max<std::int64_t>(1, kAtOnce * rows / std::max<std::int64_t>(1, weight.numel()));
   for (std::int64_t start = 0; start < rows; start += step) {
     const std::int64_t count = std::min(step, rows - start);
     const at::Tensor part = factor.size(0) == 1 ? factor : factor.narrow(0, start, count);
-    // A copy even of doubles: the weight itself is not to be written.
+    // Copied even if it is fp64 already: the weight itself must not be written.
     const at::Tensor wide = weight.narrow(0, start, count).to(at::kDouble, false, /*copy=*/true);
     result.narrow(0, start, count).copy_(wide.mul_(part));
   }
@@ -173,32 +112,33 @@ std::optional<at::Tensor> scaled(const at::Tensor& weight, const at::Tensor& fac
 
 }  // namespace
 
-std::string why_not_finite(const Model& model, const Layer& layer, const Fold& fold) {
+std::optional<Reason> why_not_finite(const Model& model, const Layer& layer, const Fold& fold) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const at::Tensor weight = tensor_of(model, layer.weight).detach();
-  if (!all_finite(numbers(fold.bias.to(weight.scalar_type())))) return kNotFinite;
-  // A bound that nearly every layer keeps, and costs one pass.
-  double most = 0;
-  for (const double factor : numbers(fold.factor)) most = std::max(most, std::abs(factor));
-  if (magnitude(weight) * most < 0.99 * largest(weight.scalar_type())) return "";
-  return scaled(weight, fold.factor) ? "" : kNotFinite;
+  if (!all_finite(fold.bias.to(weight.scalar_type())))
+    return because<ReasonId::folded_not_finite>();
+  // Nearly every layer is within this bound, which costs one pass over the weight. It is 1 % below
+  // the largest number of the type, because the product here is rounded differently.
+  if (magnitude(weight) * magnitude(fold.factor) < 0.99 * largest(weight.scalar_type())) return {};
+  if (!scaled(weight, fold.factor)) return because<ReasonId::folded_not_finite>();
+  return {};
 }
 
-Layer set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node) {
+std::optional<Layer> set_folded(Editor& editor, const Layer& old, const Fold& fold, NodeId node) {
   Layer layer = old;
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   const at::Tensor weight = tensor_of(editor.model(), layer.weight);
   std::optional<at::Tensor> folded = scaled(weight.detach(), fold.factor);
   at::Tensor new_bias = fold.bias.to(weight.device(), weight.scalar_type());
-  if (!folded || !all_finite(numbers(new_bias))) throw Refused(kNotFinite);
+  if (!folded || !all_finite(new_bias)) return std::nullopt;
   at::Tensor new_weight = std::move(*folded);
   new_weight.set_requires_grad(weight.requires_grad());
-  layer.weight = give_param(editor, layer.weight, new_weight, node);
+  layer.weight = assign_param_to(editor, layer.weight, new_weight, node);
   if (layer.bias) {
     new_bias.set_requires_grad(tensor_of(editor.model(), *layer.bias).requires_grad());
-    layer.bias = give_param(editor, *layer.bias, new_bias, node);
+    layer.bias = assign_param_to(editor, *layer.bias, new_bias, node);
     return layer;
   }
   new_bias.set_requires_grad(weight.requires_grad());

@@ -2,8 +2,6 @@
 
 #include "ops/layer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <initializer_list>
 
@@ -25,13 +23,14 @@ void match_module(const Model& model, const Node& node, const book::Call& call, 
   const NodeId input = call.value("input");
   auto weight = module_param(call, "weight");
   if (!module.custom.empty())
-    layer.problem = fmt::format("module '{}' {}", module.name, module.custom);
+    layer.problem = because<ReasonId::module_is_custom>(module.name, module.custom);
+  // Layers are called with one input; what else is passed has no operator.
   else if (!input || node.args.size() + node.kwargs.size() != 1)
-    layer.problem = fmt::format("module '{}' is not called with one tensor", module.name);
+    layer.problem = because<ReasonId::module_call_unusual>(module.name);
   else if (!weight)
-    layer.problem = fmt::format("module '{}' has no weight of its own", module.name);
+    layer.problem = because<ReasonId::module_without_weight>(module.name);
   else if (model.graph().num_callers(module.name) > 1)
-    layer.problem = fmt::format("module '{}' is used in more than one place", module.name);
+    layer.problem = because<ReasonId::module_used_elsewhere>(module.name);
   layer.input = input;
   if (weight) layer.weight = *weight;
   layer.bias = module_param(call, "bias");
@@ -44,12 +43,14 @@ void match_call(const Model& model, const book::Call& call, Layer& layer) {
   const bool has_bias = bias && !bias->is<None>();
   if (has_bias) layer.bias = param_of(model, &*bias);
   if (!layer.input)
-    layer.problem = "its input is not a tensor of the graph";
+    layer.problem = because<ReasonId::input_not_tensor>();
   else if (!weight)
-    layer.problem =
-        fmt::format("its weight {}", why_not_stored(model, kernel ? &*kernel : nullptr));
+    layer.problem = is_graph_input(model, kernel ? &*kernel : nullptr)
+                        ? because<ReasonId::weight_is_input>()
+                        : because<ReasonId::weight_is_computed>();
   else if (has_bias && !layer.bias)
-    layer.problem = fmt::format("its bias {}", why_not_stored(model, &*bias));
+    layer.problem = is_graph_input(model, &*bias) ? because<ReasonId::bias_is_input>()
+                                                  : because<ReasonId::bias_is_computed>();
   if (weight) layer.weight = *weight;
 }
 
@@ -59,19 +60,20 @@ bool writes_elsewhere(const Node& node) {
 }
 
 // What every rewrite of a layer needs: tensors, mostly its own, dense, of one type on one device.
-std::string why_not_rewritable(const Model& model, const Layer& layer, Tensors tensors) {
+std::optional<Reason> why_not_rewritable(const Model& model, const Layer& layer, Tensors tensors) {
   for (const Param* param : {&layer.weight, layer.bias ? &*layer.bias : nullptr}) {
     if (!param) continue;
     if (tensors == Tensors::own)
-      if (std::string why = why_shared(model, *param); !why.empty()) return why;
-    if (std::string why = why_not_dense(model, *param); !why.empty()) return why;
+      if (auto why = why_shared(model, *param)) return why;
+    if (auto why = why_not_dense(model, *param)) return why;
   }
-  if (!layer.bias) return "";
+  if (!layer.bias) return std::nullopt;
   const at::TensorBase& weight = model.state().tensor(layer.weight.state);
   const at::TensorBase& bias = model.state().tensor(layer.bias->state);
-  if (weight.scalar_type() != bias.scalar_type()) return "weight and bias have different dtypes";
-  if (weight.device() != bias.device()) return "weight and bias are on different devices";
-  return "";
+  if (weight.scalar_type() != bias.scalar_type())
+    return because<ReasonId::weight_bias_dtypes_differ>();
+  if (weight.device() != bias.device()) return because<ReasonId::weight_bias_devices_differ>();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -99,9 +101,9 @@ Layer read_layer(const Model& model, NodeId id, const book::Call& call) {
 
 Layer match_layer(const Model& model, NodeId id, const book::Call& call, Tensors tensors) {
   Layer layer = read_layer(model, id, call);
-  if (layer.problem.empty() && writes_elsewhere(model.graph()[id]))
-    layer.problem = "it writes into a given tensor";
-  if (layer.problem.empty()) layer.problem = why_not_rewritable(model, layer, tensors);
+  if (!layer.problem && writes_elsewhere(model.graph()[id]))
+    layer.problem = because<ReasonId::writes_given_tensor>();
+  if (!layer.problem) layer.problem = why_not_rewritable(model, layer, tensors);
   return layer;
 }
 
@@ -126,6 +128,7 @@ Node respelled(const Model& model, const Layer& layer, NodeId input,
       node.kwargs.emplace_back(std::string(*names.begin()), value);
   };
   set(0, {"input", "self"}, input);
+  // A layer's weight and bias are no arguments.
   if (layer.spelling == Spelling::module) return node;
   set(1, {"weight"}, layer.weight.node);
   set(2, {"bias"}, bias ? Arg(bias->node) : Arg(None{}));
@@ -153,13 +156,14 @@ void set_module_parameter(Editor& editor, ModuleId id, const std::string& name, 
 namespace {
 
 // The operator also takes a vector as weight, and a bias that it broadcasts.
-std::string why_not_linear(const Model& model, const Layer& layer) {
+std::optional<Reason> why_not_linear(const Model& model, const Layer& layer) {
   const at::TensorBase& weight = model.state().tensor(layer.weight.state);
-  if (weight.dim() != 2) return "its weight is not a matrix";
-  if (!layer.bias) return "";
+  if (weight.dim() != 2) return because<ReasonId::weight_not_matrix>();
+  if (!layer.bias) return std::nullopt;
   const at::TensorBase& bias = model.state().tensor(layer.bias->state);
   const bool fits = bias.dim() == 1 && bias.size(0) == weight.size(0);
-  return fits ? "" : "its bias does not fit its weight";
+  if (!fits) return because<ReasonId::bias_does_not_fit>();
+  return std::nullopt;
 }
 
 }  // namespace
@@ -182,7 +186,7 @@ std::optional<LinearOp> LinearOp::match(const Model& model, NodeId id, Tensors t
   const book::Call call(model, model.graph()[id]);
   if (!is_linear(call)) return std::nullopt;
   LinearOp linear{match_layer(model, id, call, tensors)};
-  if (linear.problem.empty()) linear.problem = why_not_linear(model, linear);
+  if (!linear.problem) linear.problem = why_not_linear(model, linear);
   return linear;
 }
 
@@ -213,17 +217,37 @@ NodeId LinearOp::create(Editor& editor, NodeId where, const std::string& path,
   return editor.insert_before(where, std::move(created));
 }
 
+namespace {
+
+// "conv2d", "conv_transpose3d": 2, 3. 0 for the general "convolution" and for other operators.
+int dims_by_name(const book::Call& call) {
+  static constexpr std::string_view kNames[][2] = {{"conv1d", "conv_transpose1d"},
+                                                   {"conv2d", "conv_transpose2d"},
+                                                   {"conv3d", "conv_transpose3d"}};
+  for (int dims = 1; dims <= 3; ++dims)
+    for (std::string_view name : kNames[dims - 1])
+      if (call.is(name)) return dims;
+  return 0;
+}
+
+}  // namespace
+
 std::optional<ConvOp> ConvOp::match(const Model& model, NodeId id) {
   const book::Call call(model, model.graph()[id]);
-  const bool known = call.is("conv2d") || call.is("conv_transpose2d") || call.is("convolution");
+  const int by_name = dims_by_name(call);
+  const bool known = by_name > 0 || call.is("convolution");
   if (!known || call.spelled() == book::Call::Spelled::method) return std::nullopt;
   ConvOp conv{match_layer(model, id, call, Tensors::maybe_shared)};
   const auto transposed = call.argument("transposed");
-  conv.transposed = call.is("conv_transpose2d") || transposed == Arg(true);
+  conv.transposed = call.name().starts_with("conv_transpose") || transposed == Arg(true);
   if (const auto groups = call.argument("groups"); groups && groups->get<std::int64_t>())
     conv.groups = *groups->get<std::int64_t>();
-  if (conv.problem.empty() && model.state().tensor(conv.weight.state).dim() != 4)
-    conv.problem = "it is not a two-dimensional convolution";
+  // The general operator has as many dimensions as its weight.
+  const int of_weight =
+      conv.weight.state ? static_cast<int>(model.state().tensor(conv.weight.state).dim()) - 2 : 2;
+  conv.dims = by_name > 0 ? by_name : of_weight;
+  if (!conv.problem && conv.dims != of_weight)
+    conv.problem = because<ReasonId::weight_dimensions>();
   return conv;
 }
 

@@ -19,8 +19,8 @@ struct Layer {
   NodeId node, input;
   Param weight;
   std::optional<Param> bias;
-  ModuleId module;      // when spelled as a module
-  std::string problem;  // why it cannot be rewritten although it is one; empty if it can
+  ModuleId module;                // when spelled as a module
+  std::optional<Reason> problem;  // why it cannot be rewritten although it is one
 
   // "encoder.0.query": the module path, as its weight's name tells it.
   Name path(const Model& model) const;
@@ -59,6 +59,7 @@ struct LinearOp : Layer {
 struct ConvOp : Layer {
   bool transposed = false;
   std::int64_t groups = 1;
+  int dims = 2;  // 1, 2 or 3; others are possible only for a weight of an invalid shape
   static std::optional<ConvOp> match(const Model& model, NodeId node);
 };
 

@@ -17,16 +17,15 @@ std::string kept_modules_around(const Model& model, const Node& node) {
   return around;
 }
 
-std::string why_not_across_modules(const Model& model, NodeId value, NodeId by) {
-  if (model.kept_modules().empty()) return "";
+std::optional<Reason> why_not_across_modules(const Model& model, NodeId value, NodeId by) {
+  if (model.kept_modules().empty()) return std::nullopt;
   const std::string around = kept_modules_around(model, model.graph()[value]);
   std::vector<NodeId> others = model.graph().users(value);
   others.push_back(by);
   for (NodeId id : others)
     if (const std::string other = kept_modules_around(model, model.graph()[id]); other != around)
-      return fmt::format("it enters or leaves a module that keeps its calls ({})",
-                         around.empty() ? other : around);
-  return "";
+      return because<ReasonId::crosses_kept_call>(around.empty() ? other : around);
+  return std::nullopt;
 }
 
 std::string joined_paths(const std::vector<Name>& paths) {
@@ -37,10 +36,12 @@ std::string joined_paths(const std::vector<Name>& paths) {
   };
   std::string_view parent = std::string_view(paths[0]).substr(0, parent_end(paths[0]));
   for (const Name& path : paths)
+    // Shortens the common path by one module until all names have it.
     while (!path.starts_with(parent)) {
       parent.remove_suffix(1);
       parent = parent.substr(0, parent.rfind('.') + 1);
     }
+  // Longer lists would fill the screen; the last name shows where the range ends.
   constexpr std::size_t kShown = 8;
   std::vector<std::string_view> names;
   for (const Name& path : paths) {

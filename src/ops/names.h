@@ -7,6 +7,7 @@
 
 #include "ir/module_path.h"
 #include "refx/model.h"
+#include "refx/reason.h"
 
 namespace refx {
 
@@ -20,7 +21,7 @@ enum class Spelling {
 // The modules around a node that are still called as such when the program is unflattened.
 std::string kept_modules_around(const Model& model, const Node& node);
 // Why users of `value` cannot read `by` instead: one of them is in such a module, another is not.
-std::string why_not_across_modules(const Model& model, NodeId value, NodeId by);
+std::optional<Reason> why_not_across_modules(const Model& model, NodeId value, NodeId by);
 // {"a.b.query", "a.b.key"} -> "a.b.{query,key}"; long lists are shortened.
 std::string joined_paths(const std::vector<Name>& paths);
 

@@ -7,7 +7,7 @@
 
 #include "book/call.h"
 #include "book/facts.h"
-#include "ops/inference.h"
+#include "book/result_types.h"
 #include "ops/param.h"
 
 namespace refx {
@@ -15,14 +15,9 @@ namespace refx {
 namespace {
 
 using book::Call;
+using book::first_input;
 
 constexpr int kMaxDepth = 8;  // of a chain of reshapes
-
-NodeId first_input(const Node& node) {
-  const Arg* arg = argument(node, 0, "input");
-  if (!arg) arg = argument(node, 0, "self");
-  return arg && arg->is<NodeId>() ? *arg->get<NodeId>() : NodeId{};
-}
 
 bool is_number(const std::optional<Arg>& arg, double number) {
   if (!arg) return false;
@@ -39,14 +34,6 @@ TypePtr recorded_type(const Model& model, NodeId id) {
   const Arg arg(id);
   const auto param = param_of(model, &arg);
   return param ? type_of(model.state().tensor(param->state)) : nullptr;
-}
-
-// Symbols are the same whatever example they were traced with.
-bool same_sizes(const TensorType& a, const TensorType& b) {
-  return std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(),
-                    [](const Dim& x, const Dim& y) {
-                      return x.expr == y.expr && (!x.known() || x.value == y.value);
-                    });
 }
 
 bool same_kind(const TensorType& a, const TensorType& b) {
@@ -86,7 +73,7 @@ bool is_idle_detach(const Model& model, NodeId input) {
   const Arg arg(input);
   if (const auto param = param_of(model, &arg))
     return !model.state().tensor(param->state).requires_grad();
-  const auto dtype = known_dtype(model, input);
+  const auto dtype = book::known_dtype(model, input);
   return dtype && !c10::isFloatingType(*dtype) && !c10::isComplexType(*dtype);
 }
 
@@ -101,8 +88,9 @@ NodeId neutral(const Model& model, const Call& call) {
     other = call.argument("self");
   }
   if (!input || !is_number(other, factor ? 1 : 0)) return {};
-  const auto dtype = known_dtype(model, input);
+  const auto dtype = book::known_dtype(model, input);
   if (!dtype) return {};
+  // Division makes floats of integers, and so does a float operand.
   if (c10::isIntegralType(*dtype, /*includeBool=*/false))
     return !call.is("div") && other->is<std::int64_t>() ? input : NodeId{};
   const auto mode = call.takes("rounding_mode") ? call.argument("rounding_mode") : Arg(None{});
@@ -110,6 +98,7 @@ NodeId neutral(const Model& model, const Call& call) {
 }
 
 bool is_whole(const Arg& start, const Arg& stop, const Arg& step) {
+  // torch.export writes an open end as the largest integer.
   const auto* end = stop.get<std::int64_t>();
   return (start.is<None>() || start == Arg(0)) &&
          (stop.is<None>() || (end && *end == std::numeric_limits<std::int64_t>::max())) &&
@@ -196,7 +185,7 @@ NodeId transposed_back(const Model& model, NodeId id, NodeId inner) {
   const Graph& graph = model.graph();
   const bool twice = reorders(Call(model, graph[inner]));
   if (twice && is_same_swap(model, graph[inner], graph[id])) return first_input(graph[inner]);
-  const auto rank = known_rank(model, inner);
+  const auto rank = book::known_rank(model, inner);
   const auto order = rank ? order_of(model, graph[id], *rank) : std::nullopt;
   if (!order) return {};
   if (std::is_sorted(order->begin(), order->end())) return inner;
@@ -214,13 +203,15 @@ NodeId no_op_input(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
   const Call call(model, node);
   if (call.spelled() == Call::Spelled::nothing) return {};
+  // Its forward was replaced, or it has hooks.
   if (call.module() && !call.module()->custom.empty()) return {};
   const book::Effect effect = book::effect_of(model, node);
   if (effect.writes_first || effect.writes_all) return {};
+  // Before the first input: in 1 * x the value that is kept is the second.
   if (const NodeId input = neutral(model, call)) return input;
   const NodeId input = first_input(node);
   if (!input) return {};
-  if ((call.facts() & book::kHandsOn) || is_idle_dropout(call)) return input;
+  if ((call.facts() & book::kPassesThrough) || is_idle_dropout(call)) return input;
   if ((call.is("detach") || call.is("detach_")) && is_idle_detach(model, input)) return input;
   if (call.is("slice") && slices_all(call)) return input;
   if (call.is("expand") && expands_nothing(node)) return input;
@@ -228,6 +219,8 @@ NodeId no_op_input(const Model& model, NodeId id) {
       indexes_all(node.args[1]))
     return input;
   if (reorders(call)) return transposed_back(model, id, input);
+  // torch.fx records the types of an example, with which a reshape may be a no-op by chance;
+  // torch.export guards its types.
   if (call.spelled() != Call::Spelled::op) return {};
   if (call.facts() & book::kKeepsElements) return kept_elements(model, id, input);
   return call.facts() & book::kReshapes ? reshaped_back(model, id) : NodeId{};

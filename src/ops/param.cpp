@@ -2,8 +2,6 @@
 
 #include "ops/param.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 
@@ -20,10 +18,9 @@ std::optional<Param> param_of(const Model& model, const Arg* arg) {
   return Param{state, *id};
 }
 
-std::string_view why_not_stored(const Model& model, const Arg* arg) {
+bool is_graph_input(const Model& model, const Arg* arg) {
   const NodeId* id = arg ? arg->get<NodeId>() : nullptr;
-  return id && model.graph()[*id].op == Opcode::placeholder ? "is an input, not stored"
-                                                            : "is computed, not stored";
+  return id && model.graph()[*id].op == Opcode::placeholder;
 }
 
 at::Tensor tensor_of(const Model& model, const Param& param) {
@@ -38,6 +35,7 @@ bool is_mutated(const Model& model, std::string_view state) {
 }
 
 std::string_view called_owner(const Model& model, std::string_view state) {
+  // The owner may be called itself, or a module around it.
   for (auto dot = state.rfind('.'); dot != state.npos && dot > 0; dot = state.rfind('.', dot - 1))
     if (model.graph().num_callers(state.substr(0, dot)) > 0) return state.substr(0, dot);
   return {};
@@ -45,39 +43,37 @@ std::string_view called_owner(const Model& model, std::string_view state) {
 
 bool is_read_by_others(const Model& model, const Param& param) {
   const Name& name = model.state()[param.state].name;
+  // A layer reads its own tensor without a node: any node that reads it is another reader.
   if (!param.node) return model.graph().num_readers(name) > 0;
   return !model.graph().is_only_reader(param.node) || model.graph().num_uses(param.node) > 1 ||
          !called_owner(model, name).empty();
 }
 
-std::string why_shared(const Model& model, const Param& param) {
+std::optional<Reason> why_shared(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
-  if (is_read_by_others(model, param))
-    return fmt::format("'{}' is used in more than one place", entry.name);
+  if (is_read_by_others(model, param)) return because<ReasonId::used_elsewhere>(entry.name);
   if (model.state().storage_sharers(param.state) > 1)
-    return fmt::format("'{}' shares its memory with another tensor", entry.name);
-  if (is_mutated(model, entry.name))
-    return fmt::format("'{}' is changed by the model itself", entry.name);
-  return "";
+    return because<ReasonId::memory_shared>(entry.name);
+  if (is_mutated(model, entry.name)) return because<ReasonId::changed_by_model>(entry.name);
+  return std::nullopt;
 }
 
-std::string why_not_dense(const Model& model, const Param& param) {
+std::optional<Reason> why_not_dense(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
   const at::TensorBase& tensor = entry.tensor;
-  if (tensor.is_quantized()) return fmt::format("'{}' is quantized", entry.name);
-  if (tensor.layout() != c10::kStrided) return fmt::format("'{}' is sparse", entry.name);
+  if (tensor.is_quantized()) return because<ReasonId::quantized>(entry.name);
+  if (tensor.layout() != c10::kStrided) return because<ReasonId::sparse>(entry.name);
   const auto dtype = tensor.scalar_type();
   using c10::ScalarType;
   if (dtype != ScalarType::Float && dtype != ScalarType::Double && dtype != ScalarType::Half &&
       dtype != ScalarType::BFloat16)
-    return fmt::format("'{}' is {}, not a floating-point type that refx computes with", entry.name,
-                       c10::toString(dtype));
-  return "";
+    return because<ReasonId::not_floating_point>(entry.name, c10::toString(dtype));
+  return std::nullopt;
 }
 
-std::string why_no_numbers(const Model& model, const Param& param) {
+std::optional<Reason> why_not_readable(const Model& model, const Param& param) {
   const StateEntry& entry = model.state()[param.state];
-  if (entry.tensor.is_meta()) return fmt::format("'{}' has no data (meta device)", entry.name);
+  if (entry.tensor.is_meta()) return because<ReasonId::no_data>(entry.name);
   return why_not_dense(model, param);
 }
 
@@ -108,6 +104,7 @@ Param add_param(Editor& editor, const Param& like, const Name& name, const at::T
   param.state = editor.add_state(std::move(entry), like.state);
   if (!like.node) return param;
   const Node& model_node = editor.graph()[like.node];
+  // The same kind of node that reads `like`, so that the graph keeps its dialect.
   Node node{.op = model_node.op, .target = name, .type = type_of(tensor), .meta = model_node.meta};
   std::string identifier = name;
   for (char& c : identifier)
@@ -128,10 +125,11 @@ void set_param(Editor& editor, const Param& param, const at::Tensor& tensor) {
   if (!param.node) return;
   const TypePtr type = type_of(tensor);
   const TypePtr& old = editor.graph()[param.node].type;
+  // Only if it changes: each edit is kept for undo.
   if (old && *old != *type) editor.set_type(param.node, type);
 }
 
-Param give_param(Editor& editor, const Param& param, const at::Tensor& tensor, NodeId user) {
+Param assign_param_to(Editor& editor, const Param& param, const at::Tensor& tensor, NodeId user) {
   if (is_read_by_others(editor.model(), param))
     return add_param(editor, param, editor.state().fresh_name(editor.state()[param.state].name),
                      tensor, user);

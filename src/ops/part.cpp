@@ -18,6 +18,7 @@ std::vector<NodeId> needed_for(const Graph& graph, const std::vector<NodeId>& no
   std::vector<NodeId> needed = nodes;
   for (std::size_t i = 0; i < needed.size(); ++i)
     for_each_input(graph[needed[i]], [&](NodeId input) {
+      // Breadth first, sorted below: the order of discovery is not that of the graph.
       if (!known(input) && seen.insert(input).second) needed.push_back(input);
     });
   std::sort(needed.begin(), needed.end(), [&](NodeId a, NodeId b) { return graph.precedes(a, b); });

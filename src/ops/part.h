@@ -8,13 +8,13 @@
 
 namespace refx {
 
-// These nodes and those that they are computed from, in the order of the graph; not what `known`
-// has, or what only that is computed from.
+// These nodes and those from which they are computed, in the order of the graph. Leaves out nodes
+// for which `known` is true, and those that only they need.
 std::vector<NodeId> needed_for(
     const Graph& graph, const std::vector<NodeId>& nodes,
     const std::function<bool(NodeId)>& known = [](NodeId) { return false; });
 
-// A model of these nodes alone, in their order, which returns a tuple of the values of `results`.
+// A model of only these nodes, in their order, that returns a tuple of the values of `results`.
 Model part_of(const Model& model, const std::vector<NodeId>& nodes,
               const std::vector<NodeId>& results);
 

@@ -2,8 +2,6 @@
 
 #include "ops/sharing.h"
 
-#include <fmt/format.h>
-
 namespace refx {
 
 Sharing::Sharing(const Model& model) : graph_(model.graph()), memory_(model) {
@@ -16,20 +14,20 @@ Sharing::Sharing(const Model& model) : graph_(model.graph()), memory_(model) {
       outside_.insert(memory_.root(id));
 }
 
-std::string Sharing::why_not(NodeId value, NodeId by, bool copies) const {
-  if (is_written(value) || is_written(by)) return "its memory may be written in place";
+std::optional<Reason> Sharing::why_not(NodeId value, NodeId by, bool copies) const {
+  if (is_written(value) || is_written(by)) return because<ReasonId::memory_written>();
   const Opcode op = graph_[by].op;
   if (results_.contains(value)) {
-    if (op == Opcode::placeholder) return "the model would return its input itself, not a copy";
-    if (op == Opcode::get_attr)
-      return "the model would return its stored tensor itself, not a copy";
-    if (results_.contains(by)) return "the model would return one tensor twice";
+    if (op == Opcode::placeholder) return because<ReasonId::would_return_input>();
+    if (op == Opcode::get_attr) return because<ReasonId::would_return_stored_tensor>();
+    if (results_.contains(by)) return because<ReasonId::would_return_tensor_twice>();
   }
-  if (!copies && memory_.root(value) == memory_.root(by)) return "";
-  if (is_returned(value) && is_returned(by)) return "two results of the model would share memory";
+  // They are views of the same memory already, so that nobody can tell the difference.
+  if (!copies && memory_.root(value) == memory_.root(by)) return std::nullopt;
+  if (is_returned(value) && is_returned(by)) return because<ReasonId::results_would_share_memory>();
   if ((is_returned(value) && is_outside(by)) || (is_returned(by) && is_outside(value)))
-    return "a result of the model would share memory with an input or a stored tensor";
-  return "";
+    return because<ReasonId::result_would_share_outside>();
+  return std::nullopt;
 }
 
 void Sharing::replace(NodeId value, NodeId by) {
@@ -46,6 +44,7 @@ namespace {
 // Whether anyone may write the entry: what nodes do is known, and that torch's own layers write no
 // parameters.
 bool may_be_written(const Model& model, const StateEntry& entry, const Sharing& sharing) {
+  // Buffers are written by many models, outside of the graph as well.
   if (entry.kind != StateKind::parameter || is_mutated(model, entry.name)) return true;
   for (NodeId reader : model.graph().readers(entry.name))
     if (sharing.is_written(reader) || sharing.is_returned(reader)) return true;
@@ -57,10 +56,10 @@ bool may_be_written(const Model& model, const StateEntry& entry, const Sharing& 
 
 }  // namespace
 
-std::string why_not_parted(const Model& model, const Param& param,
-                           std::optional<Sharing>& sharing) {
-  const std::string shared = why_shared(model, param);
-  if (shared.empty()) return "";
+std::optional<Reason> why_not_separable(const Model& model, const Param& param,
+                                        std::optional<Sharing>& sharing) {
+  const std::optional<Reason> shared = why_shared(model, param);
+  if (!shared) return std::nullopt;
   const StateEntry& entry = model.state()[param.state];
   if (is_mutated(model, entry.name) || !entry.tensor.has_storage()) return shared;
   // A module has no other name for a tensor of its own.
@@ -70,9 +69,11 @@ std::string why_not_parted(const Model& model, const Param& param,
     const StateEntry& other = model.state()[id];
     if (other.tensor.has_storage() && other.tensor.is_alias_of(entry.tensor) &&
         may_be_written(model, other, *sharing))
-      return fmt::format("{}, where it may be written", shared);
+      return shared->id == ReasonId::used_elsewhere
+                 ? because<ReasonId::used_elsewhere_and_written>(entry.name)
+                 : because<ReasonId::memory_shared_and_written>(entry.name);
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace refx

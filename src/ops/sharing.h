@@ -2,11 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <unordered_set>
 
-#include "ops/memory.h"
 #include "ops/param.h"
+#include "ops/writes.h"
 
 namespace refx {
 
@@ -18,7 +17,7 @@ class Sharing {
 
   // Why `by` cannot be read in the place of `value`; empty if it can. `copies`: `value` has its own
   // memory, even where an operator of its kind may hand on its argument's.
-  std::string why_not(NodeId value, NodeId by, bool copies = false) const;
+  std::optional<Reason> why_not(NodeId value, NodeId by, bool copies = false) const;
   // Will be so: what is asked from now on takes it into account.
   void replace(NodeId value, NodeId by);
 
@@ -37,6 +36,7 @@ class Sharing {
 
 // Why the one user that `param` is of cannot be given another tensor instead, while others go on
 // with this one; empty if it can. Works out the sharing if it needs it.
-std::string why_not_parted(const Model& model, const Param& param, std::optional<Sharing>& sharing);
+std::optional<Reason> why_not_separable(const Model& model, const Param& param,
+                                        std::optional<Sharing>& sharing);
 
 }  // namespace refx

@@ -40,7 +40,7 @@ class TensorFiles final : public Base {
     files_.reserve(paths.size());
     for (const std::string& path : paths) {
       const Safetensors& file = files_.emplace_back(path);
-      for (const auto& [name, place] : file.places())
+      for (const auto& [name, entry] : file.entries())
         if (const auto [it, is_new] = of_.emplace(name, &file); !is_new)
           throw Error(fmt::format("'{}' stands in {} and in {}", name, it->second->path(), path));
     }

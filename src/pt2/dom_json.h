@@ -14,17 +14,17 @@ namespace refx {
 
 namespace dom = simdjson::dom;
 
-// Fields of a JSON document that was parsed as a whole. What is missing, or is of another kind, is
-// an Error; "there is none" is an answer of find_in() alone.
+// Fields of a JSON document that was parsed as a whole. A field that is missing or of another
+// kind is an Error; only find_in() returns nothing for a missing field.
 
 template <class T>
 constexpr const char* kJsonKind = "a value";
 template <>
-inline constexpr const char* kJsonKind<std::string_view> = "a text";
+inline constexpr const char* kJsonKind<std::string_view> = "a string";
 template <>
 inline constexpr const char* kJsonKind<std::int64_t> = "an integer";
 template <>
-inline constexpr const char* kJsonKind<std::uint64_t> = "a number from 0 on";
+inline constexpr const char* kJsonKind<std::uint64_t> = "a non-negative integer";
 template <>
 inline constexpr const char* kJsonKind<bool> = "true or false";
 template <>
@@ -32,7 +32,7 @@ inline constexpr const char* kJsonKind<dom::array> = "a list";
 template <>
 inline constexpr const char* kJsonKind<dom::object> = "an object";
 
-// `name` is for the message: what the value stands for.
+// `name` says in the message which value it is.
 template <class T>
 T value_as(const dom::element& value, std::string_view name) {
   T out;
@@ -45,7 +45,7 @@ std::optional<T> find_in(const dom::element& object, std::string_view key) {
   dom::element value;
   const simdjson::error_code error = object[key].get(value);
   if (error == simdjson::NO_SUCH_FIELD) return std::nullopt;
-  if (error) throw Error(fmt::format("what should have '{}' is not an object", key));
+  if (error) throw Error(fmt::format("the value that should contain '{}' is not an object", key));
   return value_as<T>(value, key);
 }
 

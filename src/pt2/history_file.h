@@ -14,20 +14,23 @@ namespace refx {
 //   refx/skeleton        the original's bytes besides its records
 constexpr std::string_view kHistory = "refx/history.json";
 
-// Tells whether a history belongs to the program beside it.
-std::string fit_of(std::string_view model, std::string_view weights, std::string_view constants);
+// A hash of the records that describe the program. The history stores it, to detect that another
+// program has changed the model.
+std::string program_fingerprint(std::string_view model, std::string_view weights,
+                                std::string_view constants);
 
 // Adds the folder to the image of a model that has steps.
 void add_history(Image& image, const Model& model, const Pt2Source& source);
 
-// Reads it in two halves, between which the original is read; or what it says of the steps alone.
+// Reads the folder in two parts: first where the records of the original are, then, after the
+// original was read, the steps. read_labels() reads only one line about each step.
 class HistoryReader {
  public:
   explicit HistoryReader(Pt2Source& source);
   ~HistoryReader();
 
-  void read_original_records();   // where they are now
-  void read_steps(Model& model);  // puts them back
+  void read_original_records();   // their locations in this file
+  void read_steps(Model& model);  // applies them to the original
   std::optional<std::vector<StepLabel>> read_labels();
 
  private:

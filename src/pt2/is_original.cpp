@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "pt2/source.h"
-#include "refx/original.h"
+#include "refx/pt2.h"
 
 namespace refx {
 

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "ir/detached.h"
-#include "pt2/check_shown.h"
+#include "pt2/check_program.h"
 #include "pt2/history_file.h"
 #include "pt2/read_file.h"
 #include "pt2/read_program.h"
@@ -31,7 +31,7 @@ void take_records(Pt2Source& source) {
 void index_records(Pt2Source& source) {
   for (std::size_t i = 0; i < source.records.size(); ++i)
     if (!source.record_index.emplace(source.records[i].record.name, i).second)
-      throw Error(fmt::format("{}: record '{}' stands twice", source.path(),
+      throw Error(fmt::format("{}: record '{}' appears twice", source.path(),
                               source.records[i].record.name));
 }
 
@@ -130,8 +130,8 @@ Model read_file(const std::shared_ptr<Pt2Source>& source, bool history) {
   Model model;
   {
     Editor editor(model);
-    read_program(*source, editor);
-    editor.commit_as_origin(source);
+    std::vector<std::string> kept_modules = read_program(*source, editor);
+    editor.commit_as_origin(source, source->mutations, std::move(kept_modules));
   }
   if (const auto found = problems(model); !found.empty())
     throw Error(fmt::format("{}: record '{}': {}", path, kModelRecord, found.front()));
@@ -147,7 +147,7 @@ Model load(const std::string& path, const LoadOptions& options) {
   source->allowed = options.allow_ops;
   check_kind(*source->archive);
   Model model = read_file(source, options.history);
-  if (options.history && !source->whole) check_shown(*source, model);
+  if (options.history && !source->whole) check_program_matches_history(*source, model);
   require_unchanged(*source);
   return model;
 }

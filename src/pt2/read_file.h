@@ -7,8 +7,8 @@
 
 namespace refx {
 
-// The model of an archive, with the steps of its history if they are asked for. Whether PyTorch
-// sees the same model is not looked at; see check_shown.
+// Reads the model of an archive, with the steps of its history if `history` is true. Does not check
+// that PyTorch reads the same model; see check_program_matches_history().
 Model read_file(const std::shared_ptr<Pt2Source>& source, bool history);
 
 }  // namespace refx

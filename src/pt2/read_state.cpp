@@ -48,7 +48,9 @@ class StateReader {
                 [&](const StoredState& stored) { entry(document, stored, folder); });
   }
 
-  // To be called at the end.
+  // Called at the end, because the entry that names a detached tensor may come in either config. A
+  // detached tensor is found again by its name in a base file, so the name must belong to a tensor
+  // of the program.
   void check_detached() const {
     for (const auto& original : source_.records)
       if (const auto* detached = dynamic_cast<const Detached*>(original.content.get()))
@@ -60,7 +62,7 @@ class StateReader {
  private:
   void entry(JsonDocument& document, const StoredState& stored, std::string_view folder) {
     const std::string& name = stored.name;
-    if (editor_.state().name_taken(name)) document.fail(fmt::format("'{}' stands twice", name));
+    if (editor_.state().name_taken(name)) document.fail(fmt::format("'{}' appears twice", name));
     Pt2Source::StateText text;
     text.config = stored.config;
     text.record = stored.record;
@@ -69,6 +71,9 @@ class StateReader {
     if (!record)
       document.fail(fmt::format("names record '{}', which the file does not have", text.record));
 
+    // The signature of the program decides the kind. Without an entry there (a tensor that only a
+    // subgraph uses, or none), the config does: PyTorch marks parameters, and stores parameters and
+    // buffers in one folder and constants in the other.
     StateEntry state{.name = name, .tensor = {}};
     const auto role = roles_.find(name);
     const bool weight = folder == kWeights;
@@ -80,6 +85,9 @@ class StateReader {
                  : what == StateRole::constant ? StateKind::constant
                                                : StateKind::buffer;
     state.persistent = what != StateRole::other_buffer;
+    // Tensors that refx cannot map (subclasses in a pickle, sparse ones, devices that are missing
+    // here) get a stand-in without data. Their records are copied unchanged when the model is
+    // saved.
     text.opaque = stored.pickled || !meta || meta->type.layout != c10::kStrided ||
                   !has_device(meta->type.device);
     if (record->content) check_content(document, *record->content, stored, text.opaque);
@@ -88,6 +96,7 @@ class StateReader {
     } else {
       if (const std::string why = why_outside(*meta, record->record.size); !why.empty())
         document.fail(why);
+      // Tensors of one record share its storage, as they did when they were saved.
       const c10::Storage storage = source_.storage_of_original(text.record);
       state.tensor = tensor_in(source_.storages->on(meta->type.device, storage), *meta);
     }
@@ -97,7 +106,8 @@ class StateReader {
     source_.state[id.value] = std::move(text);
   }
 
-  // What a record holds that the file has in another form.
+  // Checks a tensor whose record the file does not contain, because it was detached or is stored as
+  // a slice of another tensor.
   void check_content(const JsonDocument& document, const Content& content,
                      const StoredState& stored, bool opaque) {
     if (opaque) document.fail(fmt::format("record '{}' is not kept as it was", stored.record));
@@ -111,7 +121,7 @@ class StateReader {
   Pt2Source& source_;
   Editor& editor_;
   const StateRoles& roles_;
-  std::unordered_set<const Content*> named_;  // detached ones that are what they say
+  std::unordered_set<const Content*> named_;  // detached ones whose name is right
 };
 
 }  // namespace
@@ -127,13 +137,15 @@ void read_config(JsonDocument& document, std::string_view folder, Symbols& symbo
       StoredState stored =
           stored_in(document, std::move(name), field.value().get_object(), folder, symbols);
       const bool raw = !stored.pickled && stored.meta;
+      // Such a tensor would alias the text that is being read.
       if (stored.record == kWeightsConfig || stored.record == kConstantsConfig)
         document.fail(fmt::format("record '{}' lists the tensors and holds none", stored.record));
-      // PyTorch takes the dtype of the first tensor of a record for all of them.
+      // PyTorch uses the dtype of the first tensor of a record for all of them, and would read the
+      // others as something else than refx.
       if (raw && dtypes.try_emplace(stored.record, stored.meta->type.dtype).first->second !=
                      stored.meta->type.dtype)
         document.fail(fmt::format("record '{}' has tensors of two dtypes", stored.record));
-      // It goes by the name, whatever the rest says.
+      // PyTorch decides by the name of the record whether it is a tensor, whatever the config says.
       if (raw && folder == kConstants && !stored.record.starts_with(kTensorConstants))
         document.fail(fmt::format("a tensor in record '{}', which PyTorch does not read as one",
                                   stored.record));

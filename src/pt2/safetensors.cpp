@@ -41,17 +41,18 @@ std::optional<c10::ScalarType> dtype_of(std::string_view name) {
   return std::nullopt;
 }
 
-Safetensors::Place place_in(const dom::element& item, std::uint64_t data, std::uint64_t bytes) {
-  Safetensors::Place place;
-  place.dtype = text_in(item, "dtype");
-  const auto dtype = dtype_of(place.dtype);
+Safetensors::TensorEntry read_entry(const dom::element& item, std::uint64_t data,
+                                    std::uint64_t bytes) {
+  Safetensors::TensorEntry entry;
+  entry.dtype = text_in(item, "dtype");
+  const auto dtype = dtype_of(entry.dtype);
   // Torch refuses sizes whose product overflows, even where one of them is zero.
   std::int64_t extent = dtype ? static_cast<std::int64_t>(c10::elementSize(*dtype)) : 1;
   bool empty = false;
   for (const dom::element& dim : get_in<dom::array>(item, "shape")) {
-    const auto size = place.sizes.emplace_back(value_as<std::int64_t>(dim, "shape"));
+    const auto size = entry.sizes.emplace_back(value_as<std::int64_t>(dim, "shape"));
     empty = empty || size == 0;
-    if (size < 0 || place.sizes.size() > limits::kDims ||
+    if (size < 0 || entry.sizes.size() > limits::kDims ||
         __builtin_mul_overflow(extent, std::max<std::int64_t>(size, 1), &extent))
       throw Error("its shape is not that of a tensor");
   }
@@ -61,9 +62,9 @@ Safetensors::Place place_in(const dom::element& item, std::uint64_t data, std::u
   const auto to = value_as<std::uint64_t>(end, "data_offsets");
   if (from > to || to > bytes) throw Error("its data_offsets are not inside the file");
   if (dtype && to - from != size) throw Error("its data_offsets do not fit its shape");
-  place.begin = data + from;
-  place.end = data + to;
-  return place;
+  entry.begin = data + from;
+  entry.end = data + to;
+  return entry;
 }
 
 }  // namespace
@@ -102,7 +103,7 @@ void Safetensors::read_header(std::uint64_t size, std::uint64_t of_file) {
   for (const auto& [name, item] : value_as<dom::object>(root, "the header")) {
     if (name == "__metadata__") continue;
     try {
-      places_.emplace(name, place_in(item, data, of_file - data));
+      entries_.emplace(name, read_entry(item, data, of_file - data));
     } catch (const Error& error) {
       throw Error(fmt::format("'{}': {}", name, error.what()));
     }
@@ -123,19 +124,19 @@ void Safetensors::read_bytes(std::uint64_t from, char* to, std::size_t size) con
 }
 
 at::TensorBase Safetensors::read(const std::string& name) const {
-  const Place& place = places_.at(name);
-  const auto dtype = dtype_of(place.dtype);
+  const TensorEntry& entry = entries_.at(name);
+  const auto dtype = dtype_of(entry.dtype);
   if (!dtype)
-    throw Error(fmt::format("{}: '{}' is of {}, which torch has not", path_, name, place.dtype));
+    throw Error(fmt::format("{}: '{}' is of {}, which torch has not", path_, name, entry.dtype));
   const c10::InferenceMode ordinary_tensors(false);
   at::Tensor tensor;
   try {
-    tensor = at::empty(place.sizes, at::dtype(*dtype));
+    tensor = at::empty(entry.sizes, at::dtype(*dtype));
   } catch (const c10::Error& error) {  // too large for this machine
     throw Error(
         fmt::format("{}: '{}': {}", path_, name, first_line(error.what_without_backtrace())));
   }
-  read_bytes(place.begin, static_cast<char*>(tensor.mutable_data_ptr()), place.end - place.begin);
+  read_bytes(entry.begin, static_cast<char*>(tensor.mutable_data_ptr()), entry.end - entry.begin);
   return tensor;
 }
 

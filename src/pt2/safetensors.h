@@ -16,13 +16,13 @@ class Safetensors {
  public:
   explicit Safetensors(const std::string& path);  // reads the header
 
-  struct Place {
+  struct TensorEntry {
     std::string dtype;  // as the file calls it
     std::vector<std::int64_t> sizes;
     std::uint64_t begin = 0, end = 0;  // in the file
   };
   const std::string& path() const { return path_; }
-  const std::map<std::string, Place>& places() const { return places_; }
+  const std::map<std::string, TensorEntry>& entries() const { return entries_; }
 
   at::TensorBase read(const std::string& name) const;  // a copy
 
@@ -32,7 +32,7 @@ class Safetensors {
 
   std::string path_;
   std::shared_ptr<const int> file_;  // a descriptor
-  std::map<std::string, Place> places_;
+  std::map<std::string, TensorEntry> entries_;
 };
 
 }  // namespace refx

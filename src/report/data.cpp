@@ -54,7 +54,7 @@ struct Size {
   std::size_t nodes, tensors, bytes;
 };
 
-// Of the records that only undo needs; 0 if the file is gone.
+// The bytes of the records that only undo needs; 0 if the file does not exist any more.
 std::uint64_t history_bytes(const std::string& path) {
   std::uint64_t bytes = 0;
   try {
@@ -189,8 +189,8 @@ std::string result_json(const Result* result, const std::string& why_not) {
   return "{" + member("missing", json_string(why_not.empty() ? "It was not run." : why_not)) + "}";
 }
 
-// Inside a <script>, "</script>" would end it and "<!--" begin a comment. In JSON a '<' stands in
-// strings only.
+// Escapes every '<': inside a <script>, "</script>" would end it and "<!--" would start a comment.
+// In JSON, '<' occurs only in strings, where an escape means the same.
 std::string without_tags(const std::string& json) {
   std::string out;
   out.reserve(json.size());

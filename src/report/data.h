@@ -9,10 +9,10 @@
 
 namespace refx {
 
-// What the page shows, as JSON that may stand inside a <script>. web/src/data.js reads it.
+// The contents of the page, as JSON that is safe inside a <script>. web/src/data.js reads it.
 std::string page_data(const Model& model, const ReportOptions& options, const std::string& title);
 
-// The name of the file that the model came from, without its folders; empty: none.
+// The name of the model's file, without folders; empty if it has no file.
 std::string file_name(const Model& model);
 
 }  // namespace refx

@@ -8,8 +8,8 @@
 
 namespace refx {
 
-// The names of all nodes that a model has or had. A line of an erased node may refer to another
-// erased one, which no graph can look up any more.
+// The names of all nodes that a model has or had. An erased node may refer to other erased nodes,
+// which are in no graph any more.
 class NodeNames {
  public:
   NodeNames(const Model& original, const Model& current);
@@ -21,7 +21,7 @@ class NodeNames {
   std::vector<const Name*> names_;
 };
 
-// What people read about one thing, shorter than print() has it:
+// A node, a tensor or a module as one line for people, shorter than print() writes it:
 //   %linear : f32[2, 4] = aten.linear.default(%x, %p_q_weight)
 //   parameter q.weight : f32[4, 4]
 std::string line_of(const Node& node, const NodeNames& names);

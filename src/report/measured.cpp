@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lab/run/sized_inputs.h"
 #include "refx/error.h"
 #include "refx/hint.h"
 #include "refx/report.h"
@@ -13,7 +14,7 @@ namespace refx {
 
 namespace {
 
-// What was measured, or why it could not be.
+// A measurement, or the reason why there is none.
 template <class Result>
 struct Measured {
   std::optional<Result> result;
@@ -23,8 +24,9 @@ struct Measured {
 template <class Result, class F>
 Measured<Result> measured(const char* what, bool wanted, const Model& model,
                           std::vector<std::string>& notes, F&& run) {
-  if (!wanted) return {{}, "It was left out."};
-  if (model.history().empty()) return {{}, "The model has no steps: there is nothing to compare."};
+  if (!wanted) return {{}, "Not measured, as requested."};
+  if (model.history().empty())
+    return {{}, "The model has no steps, so there is nothing to compare."};
   try {
     return {run(), {}};
   } catch (const Error& error) {
@@ -35,8 +37,8 @@ Measured<Result> measured(const char* what, bool wanted, const Model& model,
   }
 }
 
-// What verify() found lossy steps in is worth a run for each of them, and for those that were taken
-// back.
+// Measures each lossy step, also those that were reversed, with one run each. Only if verify() runs
+// too, since a user who skips that does not want the model to run.
 std::optional<Sensitivity> measured_sensitivity(const Model& model, const Measure& measure,
                                                 const MeasuredReportOptions& options,
                                                 std::vector<std::string>& notes) {
@@ -58,6 +60,7 @@ std::optional<Sensitivity> measured_sensitivity(const Model& model, const Measur
 }  // namespace
 
 MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& options) {
+  require_valid(options.measure);
   MeasuredReport result;
   Measure measure = options.measure;
   measure.threads = measure.threads.value_or(1);
@@ -69,13 +72,14 @@ MeasuredReport measured_report(const Model& model, const MeasuredReportOptions& 
     return bench(model, {.measure = measure, .per_step = options.per_step});
   });
   const auto sensitive = measured_sensitivity(model, measure, options, result.notes);
-  if (verified.result && verified.result->answer() == Answer::fail)
+  if (verified.result && verified.result->answer() == VerifyVerdict::fail)
     result.notes.push_back("the model differs from its original: see the page");
-  if (verified.result && verified.result->answer() == Answer::cannot_tell)
-    result.notes.push_back("it cannot be told whether the model computes what its original did: " +
-                           verified.result->reason());
-  if (verified.result && verified.result->answer() == Answer::not_judged)
-    result.notes.push_back("the error of the lossy steps is measured and not judged: " +
+  if (verified.result && verified.result->answer() == VerifyVerdict::cannot_tell)
+    result.notes.push_back(
+        "verify could not determine whether the model computes what its original did: " +
+        verified.result->reason());
+  if (verified.result && verified.result->answer() == VerifyVerdict::not_judged)
+    result.notes.push_back("the error of the lossy steps was measured but not judged: " +
                            verified.result->reason());
   result.html = report(model, {.title = options.title,
                                .verification = verified.result ? &*verified.result : nullptr,

@@ -5,10 +5,10 @@
 
 namespace refx {
 
-// The page without its data, made from web/ when refx is built. Empty: this build has none.
+// The page without its data, which the build makes from web/. Empty if the build had no Node.js.
 std::string_view page_template();
 
-// Where the data and the title go in it.
+// The placeholders of the data and the title in it.
 inline constexpr std::string_view kDataMark = "%REFX_DATA%";
 inline constexpr std::string_view kTitleMark = "%REFX_TITLE%";
 

@@ -7,7 +7,7 @@
 
 namespace refx {
 
-// Texts that repeat, each written to the page once and referred to by its number.
+// Texts that repeat. Each is written to the page once, and referred to by its index.
 class Strings {
  public:
   int of(std::string text) {

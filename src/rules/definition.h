@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// rules/: rewrites that are written down. docs/rules.md has the language.
+// rules/: declarative rewrite rules. docs/rules.md describes the language.
 
 #include <cstdint>
 #include <map>
@@ -14,26 +14,26 @@
 
 namespace refx::rules {
 
-// What a variable of a rule stands for.
-enum class Kind : std::uint8_t {
+// The kinds of values that a variable of a rule matches.
+enum class VariableKind : std::uint8_t {
   value,   // a tensor of the graph
   weight,  // a tensor of the model: a parameter, a buffer or a constant
   number,  // any number ("float")
-  factor,  // a number that is multiplied by; a division by c is one by 1/c
+  factor,  // a number by which the model multiplies; a division by c is a factor 1/c
   integer,
-  truth,
+  boolean,
   dtype,
   any,  // any argument, such as a list of sizes
 };
-std::string_view to_string(Kind kind);
+std::string_view to_string(VariableKind kind);
 
 struct Variable {
   std::string name;
-  Kind kind = Kind::value;
-  std::optional<Arg> otherwise = {};  // where the model does without it
+  VariableKind kind = VariableKind::value;
+  std::optional<Arg> default_value = {};  // its value if the model omits it
 };
 
-// A small graph: its inputs are variables. Literals that are computed with are nodes, too.
+// A small graph whose inputs are variables. Computations with literals are nodes, too.
 struct Body {
   Model model;
   std::map<std::string, NodeId> named;  // its inputs, and the values that have a name
@@ -45,23 +45,23 @@ struct Condition {
   Arg value;         // in `where`
 };
 
-// A rule as it is written.
+// A parsed rule.
 struct Definition {
   std::string name, summary;
   std::string text;
   bool same_results = true;  // up to rounding
   std::vector<Variable> variables;
-  std::vector<Body> before;  // at least one; they differ in spelling
+  std::vector<Body> before;  // the forms of the pattern, at least one
   std::vector<std::string> once_names;
   std::optional<Body> once;
   Body after;
-  Body where;  // what its conditions are computed from
+  Body where;  // computes the conditions
   std::vector<Condition> conditions;
 };
 
 const Variable* find_variable(const Definition& rule, std::string_view name);
 
-// Every rule of a text. Throws Error with line and column.
+// Parses all rules of a text. Throws Error with line and column.
 std::vector<Definition> parse_definitions(std::string_view text);
 
 }  // namespace refx::rules

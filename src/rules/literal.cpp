@@ -23,10 +23,13 @@ Literal of_integers(std::string_view op, std::int64_t a, std::int64_t b) {
   if (op == "mul") overflows = __builtin_mul_overflow(a, b, &result);
   if (op == "floordiv" || op == "mod") {
     if (b == 0) return no_literal("it divides by zero");
+    // The smallest integer divided by -1 overflows, and traps.
     if (b == -1) {
       overflows = __builtin_sub_overflow(std::int64_t{0}, a, &result);
       if (op == "mod") return {Arg(0)};
     } else {
+      // C++ rounds to zero and Python down: they differ where the signs do and the division is
+      // inexact.
       const std::int64_t quotient = a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
       result = op == "floordiv" ? quotient : a - quotient * b;
     }
@@ -43,6 +46,7 @@ Literal of_reals(std::string_view op, double a, double b) {
   if (b == 0) return no_literal("it divides by zero");
   if (op == "truediv") return {a / b};
   if (op == "floordiv") return {std::floor(a / b)};
+  // The remainder has the sign of the divisor, as in Python.
   return {a - std::floor(a / b) * b};
 }
 
@@ -58,6 +62,7 @@ Literal arithmetic(std::string_view op, const Arg& a, const Arg& b) {
 Literal comparison(std::string_view op, const Arg& a, const Arg& b) {
   const auto x = number_of(a), y = number_of(b);
   const bool equal = same_number(a, b);
+  // Two expressions may be equal for some sizes.
   if (!equal && (a.is<SymInt>() || b.is<SymInt>())) return no_literal("a size is not known");
   if (op == "eq") return {equal};
   if (op == "ne") return {!equal};
@@ -113,6 +118,7 @@ Literal numel(const Asked& asked) {
   const TypePtr type = asked.type();
   if (!type) return asked.not_known("its size");
   std::vector<Dim> sizes = type->sizes;
+  // The first stride of a tensor is the product of all sizes after the first.
   sizes.insert(sizes.begin(), 1);
   return dim_as_arg(contiguous_strides(sizes)[0]);
 }
@@ -166,7 +172,7 @@ Literal root(const Asked& asked) {
 Literal given(const Asked& asked) { return {!asked.args[0].is<None>()}; }
 
 // A value, or what stands for it where it is absent.
-Literal either(const Asked& asked) { return {asked.args[asked.args[0].is<None>() ? 1 : 0]}; }
+Literal value_or(const Asked& asked) { return {asked.args[asked.args[0].is<None>() ? 1 : 0]}; }
 
 // The smallest number of a dtype, which masks are filled with.
 Literal lowest(const Asked& asked) {
@@ -179,6 +185,7 @@ Literal lowest(const Asked& asked) {
     case c10::ScalarType::Float:
       return {static_cast<double>(std::numeric_limits<float>::lowest())};
     case c10::ScalarType::Half:
+      // numeric_limits knows neither of the two narrow types.
       return {-65504.0};
     case c10::ScalarType::BFloat16:
       return {-3.3895313892515355e38};
@@ -208,10 +215,15 @@ const std::map<std::string, Question, std::less<>>& all_questions() {
       {"rank", {1, rank}},         {"size", {2, size}},     {"dtype", {1, dtype}},
       {"floating", {1, floating}}, {"near", {2, near}},     {"sqrt", {1, root}},
       {"given", {1, given}},       {"lowest", {1, lowest}}, {"fits", {2, fits}},
-      {"either", {2, either}},     {"numel", {1, numel}},   {"on", {2, on}},
+      {"value_or", {2, value_or}}, {"numel", {1, numel}},   {"on", {2, on}},
       {"wider", {2, wider}},
   };
   return all;
+}
+
+// Rules that users wrote have the former names of questions.
+std::string_view present_name(std::string_view name) {
+  return name == "either" ? std::string_view("value_or") : name;
 }
 
 Literal operate(std::string_view op, const Args& args) {
@@ -255,7 +267,7 @@ bool is_operator(std::string_view target) {
   return std::find(std::begin(kKnown), std::end(kKnown), target) != std::end(kKnown);
 }
 
-bool is_question(std::string_view name) { return all_questions().contains(name); }
+bool is_question(std::string_view name) { return all_questions().contains(present_name(name)); }
 
 const std::vector<std::string>& questions() {
   static const std::vector<std::string> names = [] {
@@ -267,10 +279,14 @@ const std::vector<std::string>& questions() {
 }
 
 std::size_t arguments_of(std::string_view question) {
-  return all_questions().find(question)->second.arguments;
+  return all_questions().find(present_name(question))->second.arguments;
 }
 
-std::string question_target(std::string_view name) { return std::string(kQuestions).append(name); }
+bool may_give_tensor(std::string_view question) { return present_name(question) == "value_or"; }
+
+std::string question_target(std::string_view name) {
+  return std::string(kQuestions).append(present_name(name));
+}
 
 Literal compute(std::string_view target, const Args& args, const TypeOfValue& type_of) {
   if (target.starts_with(kOperators)) return operate(target.substr(kOperators.size()), args);

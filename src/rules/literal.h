@@ -11,33 +11,34 @@
 
 namespace refx::rules {
 
-// Computing with the literals of a rule: numbers, truth values, dtypes.
+// Computation with the literals of a rule: numbers, booleans, dtypes.
 
-// A literal, or why there is none.
+// A literal, or the reason why it cannot be computed.
 struct Literal {
   Arg value;
   std::string problem = {};
 };
 inline Literal no_literal(std::string problem) { return {None{}, std::move(problem)}; }
 
-// "+" of a text is operator.add in a graph.
+// "+" in the text of a rule is operator.add in its graph.
 bool is_operator(std::string_view target);
-// What a rule can ask: rank(x), size(x, dim), dtype(x), floating(x), near(a, b), sqrt(c) …
+// The functions of the rule language: rank(x), size(x, dim), dtype(x), floating(x), near(a, b),
+// sqrt(c) …
 bool is_question(std::string_view name);
 const std::vector<std::string>& questions();
 std::size_t arguments_of(std::string_view question);
-// Whether what it gives may be a tensor: either(b, 0.0).
-inline bool may_give_tensor(std::string_view question) { return question == "either"; }
-// As the target of a node: "rule.rank".
+// Whether its result may be a tensor: that of value_or(b, 0.0).
+bool may_give_tensor(std::string_view question);
+// The target of its node: "rule.rank".
 std::string question_target(std::string_view name);
 
-// What is known of the tensors that a question is about.
+// The known types of the tensors that are arguments of a question.
 using TypeOfValue = std::function<TypePtr(NodeId)>;
 
-// What an operator or a question gives for these arguments. Nodes among them are tensors.
+// The result of an operator or a question. Nodes among the arguments are tensors.
 Literal compute(std::string_view target, const Args& args, const TypeOfValue& type_of);
 
-std::optional<double> number_of(const Arg& arg);  // an integer or a float, not a truth value
+std::optional<double> number_of(const Arg& arg);  // an integer or a float, not a boolean
 bool same_number(const Arg& a, const Arg& b);     // 2 is 2.0
 bool truth_of(const Arg& arg);                    // as in Python
 

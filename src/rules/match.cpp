@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "book/call.h"
-#include "ops/inference.h"
+#include "book/meanings.h"
+#include "book/result_types.h"
 #include "ops/no_op.h"
 #include "ops/param.h"
 #include "rules/literal.h"
@@ -42,7 +43,7 @@ bool is_neutral(std::string_view call, const Arg& operand) {
 // x + 2 * y is no y + 2 * x.
 bool has_order(const Reading& call) {
   const Reading::Given* alpha = call.find("alpha");
-  return !is_commutative(call.name) || (alpha && !alpha->by_default);
+  return !book::is_commutative(call.name) || (alpha && !alpha->by_default);
 }
 
 }  // namespace
@@ -59,9 +60,8 @@ Reading read_form(const Body& body, NodeId id) {
             .args = {{"self", node.args[0]},
                      {"dtype", node.args.size() == 2 ? node.args[1] : node.kwargs[0].second}}};
   std::vector<Reading> readings = read_meanings(body.model, id);
-  for (const char* name : {"t", "permute", "transpose", "view", "_unsafe_view", "square"})
-    if (readings[0].name == name) return std::move(readings.back());
-  return std::move(readings[0]);
+  // Those that mean the same in every case: the pattern then finds all of their names.
+  return std::move(book::is_read_by_meaning(readings[0].name) ? readings.back() : readings[0]);
 }
 
 Pattern::Pattern(const Definition& rule, const Body& body)
@@ -74,15 +74,15 @@ Pattern::Pattern(const Definition& rule, const Body& body)
     if (body.model.graph()[id].op != Opcode::call_function) continue;
     Part& part = parts_[id.value];
     part.reading = read_form(body, id);
-    for (std::string_view name : names_of_meanings(part.reading.name))
+    for (std::string_view name : book::names_of_meaning(part.reading.name))
       part.names.push_back(symbol_of(name));
     for (const Reading::Given& given : part.reading.args) {
       const NodeId* node = given.value.get<NodeId>();
       if (!node) continue;
       const Variable* variable = this->variable(*node);
-      const bool may_lack = variable && variable->otherwise &&
+      const bool may_lack = variable && variable->default_value &&
                             (given.name == "other" || given.name == "dtype") &&
-                            is_neutral(part.reading.name, *variable->otherwise);
+                            is_neutral(part.reading.name, *variable->default_value);
       if (may_lack)
         part.optional = &given;
       else if (!part.principal)
@@ -189,6 +189,7 @@ class Search {
 
   bool solve(State state) {
     while (state.next < state.goals.size()) {
+      // The number of ways to match grows exponentially with sums and optional operands.
       if (++trials_ > limits::kRuleTrials) return false;
       const Goal goal = state.goals[state.next++];
       if (const NodeId* id = goal.form.get<NodeId>()) {
@@ -210,6 +211,8 @@ class Search {
     const Pattern::Part& part = pattern_.parts_[form.value];
     const NodeId* given = goal.given.get<NodeId>();
     if (const NodeId of = state.of[form.value]) {
+      // The form uses the value twice: the model may have a no-op, such as a cast, in front of one
+      // use.
       if (!given || behind_no_ops(model_, *given) != behind_no_ops(model_, of)) return false;
       State next = state;
       if (*given != of) {
@@ -249,14 +252,15 @@ class Search {
   bool leave_out(State state, NodeId form, const Pattern::Part& part, const Goal& goal) {
     const NodeId* given = goal.given.get<NodeId>();
     const NodeId* left = part.principal->value.get<NodeId>();
+    // A rule whose only call is left out would match every value.
     if (goal.form == pattern_.body_->results[0] && pattern_.variable(*left)) return false;
     if (given) state.of[form.value] = *given;
     state.left_out.push_back(form);
     const NodeId variable = *part.optional->value.get<NodeId>();
     Binding& binding = state.variables[pattern_.variable_of_[variable.value]];
-    const Arg& otherwise = *pattern_.variable(variable)->otherwise;
-    if (binding.bound && !(binding.value == otherwise && !binding.state)) return false;
-    binding = {otherwise, {}, true};
+    const Arg& default_value = *pattern_.variable(variable)->default_value;
+    if (binding.bound && !(binding.value == default_value && !binding.state)) return false;
+    binding = {default_value, {}, true};
     state.goals.push_back({part.principal->value, goal.given, goal.state});
     return solve(std::move(state));
   }
@@ -266,6 +270,7 @@ class Search {
     for (const Reading& reading : read_meanings(model_, node)) {
       if (reading.name != part.reading.name || (reading.inverse && !has_factor(part))) continue;
       const bool swaps = !has_order(reading) && !has_order(part.reading);
+      // A commutative call is tried with its operands as they are and then swapped.
       for (int order = 0; order < (swaps ? 2 : 1); ++order) {
         State next = state;
         next.of[form.value] = node;
@@ -280,7 +285,7 @@ class Search {
     for (const Reading::Given& given : part.reading.args)
       if (const NodeId* id = given.value.get<NodeId>())
         if (const Variable* variable = pattern_.variable(*id))
-          if (variable->kind == Kind::factor) return true;
+          if (variable->kind == VariableKind::factor) return true;
     return false;
   }
 
@@ -292,7 +297,7 @@ class Search {
     };
     std::optional<std::size_t> rank;
     if (const Reading::Given* self = reading.find("self"))
-      if (const NodeId* id = self->value.get<NodeId>()) rank = known_rank(model_, *id);
+      if (const NodeId* id = self->value.get<NodeId>()) rank = book::known_rank(model_, *id);
     std::size_t found = 0;
     for (const Reading::Given& wanted : part.reading.args) {
       const Reading::Given* given = reading.find(counterpart(wanted.name));
@@ -301,6 +306,7 @@ class Search {
         continue;
       }
       ++found;
+      // Both leave it out.
       if (wanted.by_default && given->by_default && !given->state) continue;
       state.goals.push_back({wanted.value, given->value, given->state, is_dim(wanted.name), rank});
     }
@@ -342,7 +348,7 @@ class Search {
     const Variable& variable = pattern_.rule_->variables[index];
     Binding found{goal.given, goal.state, true};
     const bool by_default =
-        variable.otherwise && !goal.state && same_number(*variable.otherwise, goal.given);
+        variable.default_value && !goal.state && same_number(*variable.default_value, goal.given);
     if (!by_default && !fits(state, variable, found)) return false;
     Binding& binding = state.variables[index];
     if (!binding.bound) {
@@ -361,31 +367,33 @@ class Search {
   bool fits(State& state, const Variable& variable, Binding& found) const {
     const Arg& arg = found.value;
     switch (variable.kind) {
-      case Kind::value:
+      case VariableKind::value:
         return found.state || arg.is<NodeId>();
-      case Kind::weight: {
+      case VariableKind::weight: {
         if (found.state) return true;
         const NodeId* id = arg.get<NodeId>();
         if (!id) return false;
         const Arg source = behind_no_ops(model_, *id);
         const auto param = param_of(model_, &source);
+        // The weight is read through a no-op, which has to hold the same values for every user.
         if (param && param->node != *id) state.copies.push_back(*id);
         if (param) found = {param->node, param->state, true};
         return param.has_value();
       }
-      case Kind::number:
-      case Kind::factor: {
+      case VariableKind::number:
+      case VariableKind::factor: {
         const auto number = found.state ? std::nullopt : constant_number(model_, arg, state.beside);
+        // A number in a tensor without dimensions is bound as a number.
         if (number && arg.is<NodeId>()) found.value = *number;
         return number.has_value();
       }
-      case Kind::integer:
+      case VariableKind::integer:
         return arg.is<std::int64_t>();
-      case Kind::truth:
+      case VariableKind::boolean:
         return arg.is<bool>();
-      case Kind::dtype:
+      case VariableKind::dtype:
         return arg.is<c10::ScalarType>();
-      case Kind::any:
+      case VariableKind::any:
         return !found.state;
     }
     return false;
@@ -407,6 +415,7 @@ class Search {
         const NodeId* id = known.get<NodeId>();
         if (!id || !*id) continue;
         for (NodeId user : model_.graph().users(*id)) {
+          // One node cannot be two calls of the form.
           if (std::find(state.of.begin(), state.of.end(), user) != state.of.end()) continue;
           State next = state;
           next.goals.push_back({form, user});
@@ -423,7 +432,8 @@ class Search {
     Match match;
     for (std::size_t i = 0; i < found_.variables.size(); ++i) {
       Binding& binding = found_.variables[i];
-      if (!binding.bound) binding = {*pattern_.rule_->variables[i].otherwise, {}, true};
+      // A form that does not name a variable takes its default.
+      if (!binding.bound) binding = {*pattern_.rule_->variables[i].default_value, {}, true};
     }
     for (const Arg& result : pattern_.body_->results)
       match.outputs.push_back(found_.of[result.get<NodeId>()->value]);

@@ -12,14 +12,14 @@
 
 namespace refx::rules {
 
-// What a variable stands for at one place of a model.
+// The value of a variable at one site of a model.
 struct Binding {
   Arg value;           // a node, or a literal
   StateId state = {};  // of a weight
   bool bound = false;
 };
 
-// One place that looks like a form of `before`.
+// One site that matches a form of `before`.
 struct Match {
   std::size_t form = 0;
   std::vector<Binding> variables;  // in the order of the rule's
@@ -30,31 +30,31 @@ struct Match {
   std::vector<NodeId> copies;   // that stand for what they hand on
 };
 
-// The value behind everything that only hands it on.
+// The value behind a chain of no-ops.
 NodeId behind_no_ops(const Model& model, NodeId id);
 
-// A call of a rule's graph, by the name under which those that mean the same are read.
+// A call in the graph of a rule, under the name that other spellings are read as.
 Reading read_form(const Body& body, NodeId id);
 
-// A form of `before` ready to be looked for.
+// A form of `before`, prepared for matching.
 class Pattern {
  public:
   Pattern(const Definition& rule, const Body& body);
 
   // The match whose first result is `root`.
   std::optional<Match> at(const Model& model, NodeId root) const;
-  // What the root may be called.
+  // Adds the operators that the root may call.
   void add_root_names(std::vector<Symbol>& names) const;
-  // Whether the names of the first few calls speak against a match there; costs next to nothing.
+  // Returns false if the names of the first few calls rule out a match. This check is cheap.
   bool may_be_at(const Model& model, Outline& outline, NodeId root) const;
 
  private:
   friend class Search;
   struct Part {
     Reading reading;
-    std::vector<Symbol> names;                  // what may be read so
-    const Reading::Given* optional = nullptr;   // an operand that may be left out, with the call
-    const Reading::Given* principal = nullptr;  // what is left then
+    std::vector<Symbol> names;                  // the names under which it may be found
+    const Reading::Given* optional = nullptr;   // the model may omit this operand and the call
+    const Reading::Given* principal = nullptr;  // the value that remains in this case
   };
   const Variable* variable(NodeId id) const;
   std::size_t index(NodeId variable) const;

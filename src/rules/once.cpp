@@ -3,18 +3,17 @@
 #include "rules/once.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_strided.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
+#include "exec/on_meta.h"
 #include "refx/builder.h"
 #include "refx/error.h"
 #include "refx/executor.h"
 #include "rules/literal.h"
-#include "rules/result_type.h"
 #include "rules/spell.h"
 #include "rules/substitute.h"
 
@@ -24,7 +23,13 @@ namespace {
 
 // In which `once` computes with a weight.
 c10::ScalarType dtype_of_weight(const Definition& rule, const at::TensorBase& stored) {
+  // Moving elements needs no wider type, and a wide copy would cost memory.
   return only_moves(rule) ? stored.scalar_type() : at::kDouble;
+}
+
+TensorType with_dtype(TensorType type, c10::ScalarType dtype) {
+  type.dtype = dtype;
+  return type;
 }
 
 // The values of a weight, or, where only types are asked for, none.
@@ -32,9 +37,7 @@ at::Tensor values_of_weight(const Definition& rule, const Model& model, StateId 
                             bool types_only) {
   const at::TensorBase& stored = model.state().tensor(state);
   const auto dtype = dtype_of_weight(rule, stored);
-  if (types_only)
-    return at::empty_strided(stored.sizes(), stored.strides(),
-                             at::TensorOptions().dtype(dtype).device(at::kMeta));
+  if (types_only) return exec::meta_tensor(with_dtype(*type_of(stored), dtype)).toTensor();
   return tensor_of(model, {state, {}}).detach().to(dtype);
 }
 
@@ -77,7 +80,7 @@ std::vector<at::Tensor> run_once(const Definition& rule, const Model& model, con
   const c10::IValue outcome = executor.run({});
   std::vector<at::Tensor> results;
   for (const c10::IValue& value : outcome.toTupleRef().elements()) {
-    if (!value.isTensor()) throw Error("'once' computes something that is no tensor");
+    if (!value.isTensor()) throw Error("'once' computes something that is not a tensor");
     results.push_back(value.toTensor());
   }
   return results;
@@ -121,9 +124,11 @@ std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   for (at::Tensor& result : results) {
+    // Computed in fp64 and rounded once, to the dtype of the weight.
     const auto dtype =
         result.scalar_type() == at::kDouble ? like.scalar_type() : result.scalar_type();
     result = result.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+    // An integer tensor cannot require gradients.
     if (at::isFloatingType(dtype)) result.set_requires_grad(like.requires_grad());
   }
   return results;
@@ -181,6 +186,7 @@ std::vector<TypePtr> computed_types(const Definition& rule, const Model& model,
   if (auto types = inferred_types(rule, model, match); !types.empty()) return types;
   std::vector<at::Tensor> results;
   try {
+    // Without data first: it is faster, and needs no memory for the results.
     results = run_once(rule, model, match, /*types_only=*/true);
   } catch (const Error&) {
     results = run_once(rule, model, match, /*types_only=*/false);
@@ -229,6 +235,7 @@ std::vector<Piece> pieces_of_once(const Definition& rule, const Model& model, co
     if (!part) return {};
     const at::TensorBase& tensor = model.state().tensor(part);
     std::int64_t axis = along ? *along : 0;
+    // Pieces are stored with a dimension counted from the front.
     if (axis < 0) axis += tensor.dim();
     pieces.push_back({whole, part, axis, start, tensor.size(axis)});
     start += tensor.size(axis);

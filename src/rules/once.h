@@ -14,14 +14,15 @@ namespace refx::rules {
 // The weights that `once` computes with.
 std::vector<Param> weights_of_once(const Definition& rule, const Match& match);
 
-// Whether `once` only puts numbers into another order, so that none becomes another.
+// Returns true if `once` only rearranges elements, so that no value changes.
 bool only_moves(const Definition& rule);
 
-// What `once` computes, in fp64 and rounded once to the dtype of the weights; what it makes of
-// another dtype itself stays so. Throws Error where it cannot be computed.
+// Computes the tensors of `once` in fp64 and rounds them once, to the dtype of the weights. A
+// tensor that the rule itself casts to another dtype keeps that dtype. Throws Error if it cannot
+// run.
 std::vector<at::Tensor> compute_once(const Definition& rule, const Model& model,
                                      const Match& match);
-// The types of it, without computing.
+// The types of these tensors, without computing them.
 std::vector<TypePtr> types_of_once(const Definition& rule, const Model& model, const Match& match);
 
 // The pieces of a result that is a concatenation of weights; `whole` is where it is stored.

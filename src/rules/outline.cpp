@@ -37,6 +37,8 @@ class Names {
 
 Symbol symbol_of(std::string_view name) {
   if (name.empty()) return 0;
+  // Symbols are shared by all threads and never removed, since there are only as many as names of
+  // operators.
   static std::mutex mutex;
   static std::unordered_map<std::string, Symbol> symbols;
   const std::lock_guard lock(mutex);
@@ -57,6 +59,7 @@ Outline::Outline(const Model& model)
 }
 
 std::shared_ptr<Outline> Outline::of(const Model& model) {
+  // All rules look at the same model one after the other: one outline is enough.
   thread_local std::shared_ptr<Outline> last;
   if (!last || last->revision_ != model.revision()) last.reset(new Outline(model));
   return last;
@@ -73,6 +76,7 @@ std::vector<NodeId> Outline::calls(const std::vector<Symbol>& names) const {
   for (Symbol name : names)
     if (const auto it = calls_.find(name); it != calls_.end())
       places.insert(places.end(), it->second.begin(), it->second.end());
+  // In the order of the graph, in which sites are reported.
   std::sort(places.begin(), places.end());
   std::vector<NodeId> ids;
   ids.reserve(places.size());

@@ -12,22 +12,22 @@
 
 namespace refx::rules {
 
-// The name of an operator as a number, in the whole process the same for the same name and for the
-// operator that works in place; 0 is no name.
+// The name of an operator as a number. It is the same in the whole process, and the same for the
+// in-place operator; 0 is no name.
 using Symbol = std::uint32_t;
 Symbol symbol_of(std::string_view name);
 
-// What the nodes of a model call, and where each operator is called: worked out once for all the
-// rules that look for something.
+// The operators that the nodes of a model call, and the nodes that call each operator. It is
+// computed once for all rules.
 class Outline {
  public:
-  // Of the model as it is now. Only for this thread.
+  // The outline of the current state of the model, for this thread only.
   static std::shared_ptr<Outline> of(const Model& model);
 
   Symbol name(NodeId id) const { return names_[id.value]; }
   // no_op_input().
   NodeId handed_on(const Model& model, NodeId id);
-  // The nodes that call one of these, in the order of the graph.
+  // The nodes that call one of these operators, in the order of the graph.
   std::vector<NodeId> calls(const std::vector<Symbol>& names) const;
 
  private:

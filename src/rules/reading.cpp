@@ -6,10 +6,12 @@
 #include <ATen/core/function_schema.h>
 
 #include <algorithm>
+#include <span>
 
 #include "book/call.h"
+#include "book/casts.h"
 #include "book/facts.h"
-#include "ops/inference.h"
+#include "book/meanings.h"
 #include "ops/param.h"
 #include "rules/literal.h"
 
@@ -58,12 +60,13 @@ std::optional<std::pair<std::int64_t, std::int64_t>> swapped(Integers dims) {
 }
 
 Reading transpose(Arg of, std::int64_t a, std::int64_t b) {
+  // The order of the two does not matter, and one order compares equal.
   if (a > b) std::swap(a, b);
   return {.name = "transpose", .args = {{"self", std::move(of)}, {"dim0", a}, {"dim1", b}}};
 }
 
 bool is_real(const Model& model, NodeId id) {
-  const auto dtype = known_dtype(model, id);
+  const auto dtype = book::known_dtype(model, id);
   return dtype && !c10::isComplexType(*dtype);
 }
 
@@ -72,9 +75,10 @@ std::optional<Reading> as_transpose(const Model& model, const Reading& call) {
   const Given* self = call.find("self");
   if (!self || !self->value.is<NodeId>()) return std::nullopt;
   const NodeId id = *self->value.get<NodeId>();
-  const auto rank = known_rank(model, id);
+  const auto rank = book::known_rank(model, id);
   // x.T turns all dimensions round, and a vector is its own.
   if (call.name == "numpy_T" && rank != 2) return std::nullopt;
+  // t() of a vector is the vector.
   if (call.name == "t" && rank && *rank < 2) return std::nullopt;
   if (call.name == "adjoint" && !is_real(model, id)) return std::nullopt;
   if (call.name == "t" || call.name == "numpy_T" || call.name == "mT" || call.name == "adjoint")
@@ -90,6 +94,7 @@ std::optional<Reading> as_transpose(const Model& model, const Reading& call) {
   const Given* b = call.find(axes ? "axis1" : "dim1");
   if (!a || !b || !a->value.is<std::int64_t>() || !b->value.is<std::int64_t>()) return std::nullopt;
   std::int64_t first = *a->value.get<std::int64_t>(), second = *b->value.get<std::int64_t>();
+  // Without a known rank, dimensions stay as they are, and match only those written alike.
   if (rank) {
     if (first >= 0) first -= static_cast<std::int64_t>(*rank);
     if (second >= 0) second -= static_cast<std::int64_t>(*rank);
@@ -103,16 +108,14 @@ std::optional<Reading> as_cast(const Model& model, NodeId id, const Reading& cal
   if (node.args.empty() || !node.args[0].is<NodeId>()) return std::nullopt;
   std::optional<c10::ScalarType> dtype;
   if (node.type) dtype = node.type->dtype;
-  if (call.name == "float") dtype = c10::ScalarType::Float;
-  if (call.name == "double") dtype = c10::ScalarType::Double;
-  if (call.name == "half") dtype = c10::ScalarType::Half;
-  if (call.name == "bfloat16") dtype = c10::ScalarType::BFloat16;
+  if (const auto cast = book::dtype_of_cast_method(call.name)) dtype = cast;
   const TypePtr& from = model.graph()[*node.args[0].get<NodeId>()].type;
   bool only = true;
   auto look = [&](const Arg& arg) {
     if (const auto* given = arg.get<c10::ScalarType>())
       dtype = *given;
     else if (const auto* device = arg.get<c10::Device>())
+      // x.to(device) is a cast only where x is there already.
       only = only && from && from->device == *device;
     else if (arg.is<c10::MemoryFormat>() || arg.is<NodeId>())
       only = only && arg == Arg(c10::MemoryFormat::Preserve);
@@ -123,11 +126,13 @@ std::optional<Reading> as_cast(const Model& model, NodeId id, const Reading& cal
   return Reading{.name = "to", .args = {{"self", node.args[0]}, {"dtype", *dtype}}};
 }
 
-std::optional<Reading> renamed(
-    const Reading& call, std::string_view name,
-    std::initializer_list<std::pair<std::string_view, std::string_view>> arguments) {
+using Renaming = std::span<const book::Meaning::Argument>;
+
+// Nothing where the call has an argument that the other operator lacks.
+std::optional<Reading> renamed(const Reading& call, std::string_view name, Renaming arguments) {
   Reading other{.name = name, .args = {}};
   for (const auto& [from, to] : arguments) {
+    if (from.empty()) break;
     const Given* given = call.find(from);
     if (!given) return std::nullopt;
     other.args.push_back(*given);
@@ -135,7 +140,7 @@ std::optional<Reading> renamed(
   }
   for (const Given& given : call.args) {
     const bool kept = std::any_of(arguments.begin(), arguments.end(), [&](const auto& argument) {
-      return argument.first == given.name;
+      return argument.from == given.name;
     });
     if (!kept && !given.by_default && given.name != "half_to_float") return std::nullopt;
   }
@@ -143,7 +148,8 @@ std::optional<Reading> renamed(
 }
 
 std::optional<Reading> as_softmax(const Reading& call) {
-  auto other = renamed(call, "softmax", {{"self", "self"}, {"dim", "dim"}});
+  static constexpr book::Meaning::Argument kArguments[] = {{"self", "self"}, {"dim", "dim"}};
+  auto other = renamed(call, "softmax", kArguments);
   const Given* to_float = call.find("half_to_float");
   if (!other || !to_float) return std::nullopt;
   const bool casts = to_float->value == Arg(true);
@@ -157,7 +163,7 @@ std::optional<Reading> without_own_dtype(const Model& model, Reading call) {
   Given* dtype = find(call, "dtype");
   if (!self || !self->value.is<NodeId>() || !dtype) return std::nullopt;
   const auto* to = dtype->value.get<c10::ScalarType>();
-  if (!to || known_dtype(model, *self->value.get<NodeId>()) != *to) return std::nullopt;
+  if (!to || book::known_dtype(model, *self->value.get<NodeId>()) != *to) return std::nullopt;
   dtype->value = None{};
   dtype->by_default = true;
   return call;
@@ -179,20 +185,6 @@ std::optional<Reading> as_power(const Reading& call, double exponent) {
   return Reading{.name = "pow", .args = {{"self", self->value}, {"exponent", exponent}}};
 }
 
-// rsub(x, 1) is 1 - x.
-std::optional<Reading> as_sub(const Reading& call) {
-  const Given* alpha = call.find("alpha");
-  if (alpha && !alpha->by_default) return std::nullopt;
-  return renamed(call, "sub", {{"other", "self"}, {"self", "other"}});
-}
-
-std::optional<Reading> as_root(const Reading& call) {
-  const Given* exponent = call.find("exponent");
-  const auto power = exponent ? number_of(exponent->value) : std::nullopt;
-  const char* name = power == 0.5 ? "sqrt" : power == -0.5 ? "rsqrt" : power == 2.0 ? "square" : "";
-  return *name ? renamed(call, name, {{"self", "self"}}) : std::nullopt;
-}
-
 std::optional<Reading> as_multiplication(const Model& model, const Reading& call) {
   const Given* self = call.find("self");
   const Given* other = call.find("other");
@@ -200,80 +192,49 @@ std::optional<Reading> as_multiplication(const Model& model, const Reading& call
   if (!self || !other || (mode && !mode->value.is<None>())) return std::nullopt;
   std::vector<NodeId> nodes;
   const auto by = constant_number(model, other->value, nodes);
+  // 1 / 0 is no factor.
   if (!by || *by == 0) return std::nullopt;
   return Reading{
       .name = "mul", .args = {{"self", self->value}, {"other", 1 / *by}}, .inverse = true};
 }
 
-// Another library's grouped matrix product, which takes the arguments of aten's in that order.
-std::optional<Reading> as_grouped_mm(const Reading& call) {
-  Reading other{.name = "_grouped_mm", .args = {}};
-  static constexpr std::string_view kNames[][3] = {
-      {"0", "input", "self"}, {"1", "weight", "mat2"}, {"2", "offs", "offs"}};
-  for (const auto& [position, name, aten] : kNames) {
-    const Given* given = call.find(position);
-    if (!given) given = call.find(name);
+// Another library's operator: its schema may be missing, so that its arguments have no names.
+std::optional<Reading> by_position(const Reading& call, std::string_view name, Renaming arguments) {
+  static constexpr std::string_view kPositions[] = {"0", "1", "2"};
+  Reading other{.name = name, .args = {}};
+  for (std::size_t i = 0; i < arguments.size() && !arguments[i].from.empty(); ++i) {
+    const Given* given = call.find(kPositions[i]);
+    if (!given) given = call.find(arguments[i].from);
     if (!given) return std::nullopt;
-    other.args.push_back({aten, given->value});
+    other.args.push_back({arguments[i].to, given->value});
   }
   return other;
 }
 
-struct Other {
-  std::string_view from, to;
-};
-// Which names are also read as which others.
-constexpr Other kOthers[] = {
-    {"t", "transpose"},
-    {"numpy_T", "transpose"},
-    {"mT", "transpose"},
-    {"adjoint", "transpose"},
-    {"permute", "transpose"},
-    {"transpose", "transpose"},
-    {"swapaxes", "transpose"},
-    {"swapdims", "transpose"},
-    {"mm", "matmul"},
-    {"bmm", "matmul"},
-    {"_softmax", "softmax"},
-    {"softmax", "softmax"},
-    {"to", "to"},
-    {"_to_copy", "to"},
-    {"type", "to"},
-    {"float", "to"},
-    {"double", "to"},
-    {"half", "to"},
-    {"bfloat16", "to"},
-    {"view", "reshape"},
-    {"_unsafe_view", "reshape"},
-    {"square", "pow"},
-    {"mul", "pow"},
-    {"sqrt", "pow"},
-    {"rsqrt", "pow"},
-    {"reciprocal", "pow"},
-    {"pow", "sqrt"},
-    {"pow", "rsqrt"},
-    {"pow", "square"},
-    {"rsub", "sub"},
-    {"div", "mul"},
-    {kGroupedMmFallback, "_grouped_mm"},
-};
-
 std::optional<Reading> read_as(const Model& model, NodeId id, const Reading& call,
-                               std::string_view to) {
-  const std::string_view from = call.name;
-  if (to == "transpose") return as_transpose(model, call);
-  if (to == "matmul") return renamed(call, to, {{"self", "self"}, {"mat2", "other"}});
-  if (to == "softmax") return from == to ? without_own_dtype(model, call) : as_softmax(call);
-  if (to == "to") return as_cast(model, id, call);
-  if (to == "reshape") return renamed(call, to, {{"self", "self"}, {"size", "shape"}});
-  if (to == "sub") return as_sub(call);
-  if (to == "mul") return as_multiplication(model, call);
-  if (to == "_grouped_mm") return as_grouped_mm(call);
-  if (from == "pow") return as_root(call);
-  if (from == "sqrt") return as_power(call, 0.5);
-  if (from == "rsqrt") return as_power(call, -0.5);
-  if (from == "reciprocal") return as_power(call, -1);
-  return as_square(call);
+                               const book::Meaning& meaning) {
+  using Form = book::Meaning::Form;
+  switch (meaning.form) {
+    case Form::renamed:
+      return renamed(call, meaning.means, meaning.arguments);
+    case Form::positional:
+      return by_position(call, meaning.means, meaning.arguments);
+    case Form::transpose:
+      return as_transpose(model, call);
+    case Form::cast:
+      return as_cast(model, id, call);
+    case Form::softmax:
+      return as_softmax(call);
+    case Form::softmax_dtype:
+      return without_own_dtype(model, call);
+    case Form::square:
+      return as_square(call);
+    case Form::power:
+      return as_power(call, meaning.exponent);
+    case Form::reciprocal:
+      return as_multiplication(model, call);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -283,8 +244,6 @@ const Reading::Given* Reading::find(std::string_view name) const {
                          [&](const Given& given) { return given.name == name; });
   return it == args.end() ? nullptr : &*it;
 }
-
-bool is_commutative(std::string_view name) { return name == "add" || name == "mul"; }
 
 Reading read_call(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
@@ -298,6 +257,7 @@ Reading read_call(const Model& model, NodeId id) {
     static constexpr std::string_view kPositions[] = {"0", "1", "2", "3", "4", "5", "6", "7"};
     for (std::size_t i = 0; i < node.args.size() && i < std::size(kPositions); ++i)
       reading.args.push_back({kPositions[i], node.args[i]});
+    // There are no names for more positions, so that no rule matches such a call.
     if (node.args.size() > std::size(kPositions)) reading.name = {};
     for (const auto& [key, value] : node.kwargs) reading.args.push_back({key, value});
     return reading;
@@ -308,8 +268,8 @@ Reading read_call(const Model& model, NodeId id) {
     Given given{formal.name(), None{}, call.tensor(formal.name())};
     if (!given.state) {
       auto value = call.argument(formal.name());
-      const auto& otherwise = formal.default_value();
-      given.by_default = !value || (otherwise && value == book::arg_of(*otherwise));
+      const auto& default_value = formal.default_value();
+      given.by_default = !value || (default_value && value == book::arg_of(*default_value));
       if (value) given.value = std::move(*value);
     }
     reading.args.push_back(std::move(given));
@@ -322,18 +282,19 @@ std::vector<Reading> read_meanings(const Model& model, NodeId id) {
   // What works in place is read as it is spelled; a division is a multiplication there, too.
   if (readings[0].name.empty() || (readings[0].in_place && readings[0].name != "div"))
     return readings;
-  for (const Other& other : kOthers)
-    if (other.from == readings[0].name)
-      if (auto reading = read_as(model, id, readings[0], other.to))
+  for (const book::Meaning& meaning : book::meanings())
+    if (meaning.name == readings[0].name)
+      if (auto reading = read_as(model, id, readings[0], meaning))
         readings.push_back(std::move(*reading));
   return readings;
 }
 
-std::vector<std::string_view> names_of_meanings(std::string_view name) {
-  std::vector<std::string_view> names{name};
-  for (const Other& other : kOthers)
-    if (other.to == name) names.push_back(other.from);
-  return names;
+TypePtr result_type(const Reading& call, const book::TypeOfArg& type_of) {
+  const auto argument = [&](std::string_view name) -> const Arg* {
+    const Given* given = call.find(name);
+    return given ? &given->value : nullptr;
+  };
+  return book::result_type(call.name, argument, type_of);
 }
 
 std::optional<double> constant_number(const Model& model, const Arg& arg,
@@ -353,6 +314,7 @@ std::optional<double> constant_number(const Model& model, const Arg& arg,
   const auto param = param_of(model, &arg);
   if (!param) return std::nullopt;
   const StateEntry& entry = model.state()[param->state];
+  // A parameter may be trained, and a buffer written: then its value is no constant.
   if (entry.kind == StateKind::parameter || entry.tensor.dim() != 0 ||
       entry.tensor.requires_grad() || entry.tensor.is_meta() || is_mutated(model, entry.name))
     return std::nullopt;

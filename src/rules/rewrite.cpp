@@ -2,19 +2,17 @@
 
 #include "rules/rewrite.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "book/call.h"
-#include "ops/memory.h"
+#include "book/meanings.h"
+#include "exec/on_meta.h"
 #include "ops/names.h"
 #include "ops/param.h"
+#include "ops/writes.h"
 #include "refx/layers.h"
-#include "rules/judge.h"
+#include "rules/legality.h"
 #include "rules/once.h"
-#include "rules/probe.h"
-#include "rules/result_type.h"
 #include "rules/spell.h"
 #include "rules/substitute.h"
 
@@ -25,7 +23,7 @@ namespace {
 // Whether the match has a grouped matrix product under another library's name. What is made in its
 // place has that name, too: the two differ in the dtypes and strides that they take.
 bool has_grouped_mm_fallback(const Model& model, const Match& match) {
-  auto calls_it = [&](NodeId id) { return model.graph()[id].target == kGroupedMmFallback; };
+  auto calls_it = [&](NodeId id) { return model.graph()[id].target == book::kGroupedMmFallback; };
   return std::any_of(match.outputs.begin(), match.outputs.end(), calls_it) ||
          std::any_of(match.inner.begin(), match.inner.end(), calls_it);
 }
@@ -35,7 +33,7 @@ Node spelled(const Definition& rule, NodeId form, const Reading& call, const Mod
              const Match& match, bool exported) {
   if (call.name == "_grouped_mm" && has_grouped_mm_fallback(model, match))
     return {.op = Opcode::call_function,
-            .target = std::string(kGroupedMmFallback),
+            .target = std::string(book::kGroupedMmFallback),
             .args = {call.find("self")->value, call.find("mat2")->value, call.find("offs")->value}};
   const Node& written = rule.after.model.graph()[form];
   const book::Call known(rule.after.model, written);
@@ -81,26 +79,25 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
   for (std::size_t i = 0; i < computed.size(); ++i)
     values[rule.after.named.at(rule.once_names[i]).value] = add(computed[i]);
   const bool exported = is_exported(model, match);
-  made.problem =
-      substitute(
-          rule.after, values, type_of_value,
-          [&](NodeId form, const Reading& call) -> Arg {
-            const Node node = spelled(rule, form, call, model, match, exported);
-            if (node.target.empty() && made.problem.empty())
-              made.problem = fmt::format("no overload of {} takes these arguments", call.name);
-            auto type_of_arg = [&](const Arg& arg) {
-              return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
-            };
-            TypePtr type = result_type(call, type_of_arg);
-            const bool result = std::find(rule.after.results.begin(), rule.after.results.end(),
-                                          Arg(form)) != rule.after.results.end();
-            if (!type && !node.target.empty() && !is_foreign(rule, form))
-              type = probed_type(spell_as_op(call), type_of_value);
-            if (!type && exported && !result && made.problem.empty())
-              made.problem = fmt::format("the type of what {} gives cannot be told", call.name);
-            return add(std::move(type), form);
-          }) +
-      made.problem;
+  const std::string unknown =
+      substitute(rule.after, values, type_of_value, [&](NodeId form, const Reading& call) -> Arg {
+        const Node node = spelled(rule, form, call, model, match, exported);
+        if (node.target.empty() && !made.problem)
+          made.problem = because<ReasonId::no_overload>(call.name);
+        auto type_of_arg = [&](const Arg& arg) {
+          return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
+        };
+        TypePtr type = result_type(call, type_of_arg);
+        const bool result = std::find(rule.after.results.begin(), rule.after.results.end(),
+                                      Arg(form)) != rule.after.results.end();
+        // Another library's operator may do anything, and is not run for its type.
+        if (!type && !node.target.empty() && !is_foreign(rule, form))
+          type = exec::type_on_meta(spell_as_op(call), type_of_value);
+        if (!type && exported && !result && !made.problem)
+          made.problem = because<ReasonId::operator_type_unknown>(call.name);
+        return add(std::move(type), form);
+      });
+  if (!unknown.empty()) made.problem = because<ReasonId::replacement_unknown>(unknown);
   // A symbol has no node to be computed from. Two of them may be compared, which gives a literal.
   const Graph& after = rule.after.model.graph();
   for (NodeId id : after) {
@@ -108,12 +105,12 @@ Draft draft(const Definition& rule, const Model& model, const Match& match) {
     const std::vector<NodeId> users = after.users(id);
     if (std::any_of(users.begin(), users.end(),
                     [&](NodeId user) { return !values[user.value].is<bool>(); }))
-      made.problem = "it needs a size that is known only when the model runs";
+      made.problem = because<ReasonId::size_known_at_run_time>();
   }
-  if (!made.problem.empty()) return made;
+  if (made.problem) return made;
   for (const Arg& result : rule.after.results) {
     const NodeId* id = values[result.get<NodeId>()->value].get<NodeId>();
-    if (!id) return {"there is nothing to return", {}, {}};
+    if (!id) return {because<ReasonId::nothing_to_return>(), {}, {}};
     made.types.push_back(type_of_value(*id));
     made.calls.push_back(id->value < limit ? NodeId{} : calls[id->value - limit]);
   }
@@ -175,6 +172,7 @@ class Rewriter {
       if (rule_.after.model.graph().num_users(form) == 0) continue;  // a step on the way
       const std::string name = editor_.state().fresh_name(path + "." + rule_.once_names[i]);
       Param made = add_param(editor_, like, name, results[i], where_);
+      // A layer's weight has no node; the new tensor needs one to be read by.
       if (!made.node) made.node = editor_.insert_before(where_, reading_of(name));
       values[form.value] = made.node;
       for (Piece& piece : pieces_of_once(rule_, editor_.model(), match_, i, made.state))
@@ -237,7 +235,7 @@ class Rewriter {
     node.type = result_type(call, [&](const Arg& arg) {
       return arg.is<NodeId>() ? type_of_value(*arg.get<NodeId>()) : nullptr;
     });
-    if (!node.type) node.type = probed_type(spell_as_op(call), type_of_id);
+    if (!node.type) node.type = exec::type_on_meta(spell_as_op(call), type_of_id);
     node.meta = editor_.graph()[where_].meta;
     return editor_.insert_before(where_, std::move(node));
   }
@@ -285,12 +283,14 @@ class Rewriter {
   void erase_dead() {
     for (NodeId id : dead_)
       if (is_free(id)) editor_.erase_node(id);
+    // Numbers in tensors that only this match read.
     for (NodeId id : match_.beside)
       if (is_free(id)) erase_constant(id);
     for (const std::string& path : modules_) erase_layer(path);
     for (std::size_t i = 0; i < rule_.variables.size(); ++i) {
       const NodeId* id = match_.variables[i].value.get<NodeId>();
-      if (id && rule_.variables[i].kind == Kind::weight && is_free(*id)) erase_constant(*id);
+      if (id && rule_.variables[i].kind == VariableKind::weight && is_free(*id))
+        erase_constant(*id);
     }
   }
 
@@ -299,6 +299,7 @@ class Rewriter {
     const auto param = param_of(editor_.model(), &arg);
     if (!param) return editor_.erase_node(id);
     const Name& name = editor_.state()[param->state].name;
+    // The tensor stays if another node, a write or a layer that is called needs it.
     const bool others = editor_.graph().num_readers(name) > 1 ||
                         is_mutated(editor_.model(), name) ||
                         !called_owner(editor_.model(), name).empty();

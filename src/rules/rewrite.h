@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
+#include <optional>
 
 #include "refx/editor.h"
+#include "refx/reason.h"
 #include "rules/match.h"
 
 namespace refx::rules {
@@ -11,7 +12,7 @@ namespace refx::rules {
 // What `after` would give at a match: why it cannot be made, or the types of its results, null
 // where they are not known.
 struct Draft {
-  std::string problem;
+  std::optional<Reason> problem;
   std::vector<TypePtr> types;
   std::vector<NodeId> calls;  // of `after`, that give them; no id for a value of the graph
 };

@@ -66,6 +66,7 @@ bool is_said(const c10::Argument& formal, const Given* given) {
 }
 
 int fit(const c10::FunctionSchema& schema, const Reading& call) {
+  // add(x, 2) is add.Tensor in an exported graph, and not add.Scalar, which only fits as well.
   const int as_tensor = !takes_numbers(call.name) ? 0 : schema.overload_name() == "Tensor" ? 3 : 1;
   int score = 1;
   for (const c10::Argument& formal : schema.arguments()) {
@@ -85,6 +86,7 @@ int fit(const c10::FunctionSchema& schema, const Reading& call) {
            std::none_of(schema.arguments().begin(), schema.arguments().end(),
                         [&](const auto& formal) { return formal.name() == given.name; });
   });
+  // Of overloads that fit equally well, the one with the fewest arguments.
   return extra == 0 ? score * 100 - static_cast<int>(schema.arguments().size()) : 0;
 }
 
@@ -139,6 +141,7 @@ Node spell_as_function(const Reading& call) {
   Node node{.op = Opcode::call_function};
   const c10::FunctionSchema* schema = choose(call);
   if (!schema) return node;
+  // The arguments are those of the overload; the target is replaced below.
   node = spell_as_op(call);
   if (const std::string_view function = book::function_spelling(call.name); !function.empty())
     node.target = function;

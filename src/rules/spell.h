@@ -6,10 +6,11 @@
 
 namespace refx::rules {
 
-// A call of an operator of aten as torch.export writes it: overload, order of arguments, defaults
-// left out. Only target and arguments are set; no target if no overload takes such arguments.
+// Spells a call of an aten operator as torch.export does: with its overload, the order of its
+// arguments, and without defaults. Sets only target and arguments; the target is empty if no
+// overload takes these arguments.
 Node spell_as_op(const Reading& call);
-// As torch.fx writes it: torch.nn.functional.linear.
+// Spells it as torch.fx does: torch.nn.functional.linear.
 Node spell_as_function(const Reading& call);
 
 }  // namespace refx::rules

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "book/target.h"
+#include "ir/map_arg.h"
 #include "ops/param.h"
 
 namespace refx::rules {
@@ -33,15 +34,7 @@ bool has_node(const Arg& arg) {
 bool asks(const Node& node) { return node.target.starts_with("rule."); }
 
 Arg substituted(const Arg& arg, const Values& values) {
-  auto all = [&](const Args& items) {
-    Args out;
-    for (const Arg& item : items) out.push_back(substituted(item, values));
-    return out;
-  };
-  if (const NodeId* id = arg.get<NodeId>()) return values[id->value];
-  if (const List* list = arg.get<List>()) return List{all(list->items)};
-  if (const Tuple* tuple = arg.get<Tuple>()) return Tuple{all(tuple->items)};
-  return arg;
+  return map_inputs(arg, [&](NodeId id) { return values[id.value]; });
 }
 
 Values values_of(const Definition& rule, const Body& body, const Match& match) {
@@ -85,6 +78,7 @@ std::string substitute(const Body& body, Values& values, const TypeOfValue& type
     const Reading::Given *self = call.find("self"), *other = call.find("other");
     const Arg* only =
         self && other ? only_operand(call.name, &self->value, &other->value) : nullptr;
+    // A call of an operator on an absent value is absent, too.
     if (!only && self && self->value.is<None>()) only = &self->value;
     values[id.value] = only ? *only : make(id, call);
   }
@@ -137,6 +131,7 @@ Literal holds(const Definition& rule, const Condition& condition, const Model& m
                node.target == (truth ? "operator.or_" : "operator.and_"))
         decided = truth;
     }
+    // As in Python, `or` does not ask for its other side if one is true, nor `and` if one is false.
     if (decided) problem.clear();
     Literal literal = decided ? Literal{*decided}
                       : problem.empty()

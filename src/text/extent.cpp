@@ -13,7 +13,7 @@ bool add(std::int64_t& a, std::int64_t b) { return !__builtin_add_overflow(a, b,
 
 }  // namespace
 
-std::optional<std::vector<std::int64_t>> contiguous_strides(c10::IntArrayRef sizes) {
+std::optional<std::vector<std::int64_t>> checked_contiguous_strides(c10::IntArrayRef sizes) {
   std::vector<std::int64_t> strides(sizes.size());
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {

@@ -6,9 +6,9 @@
 #include "refx/error.h"
 #include "refx/text.h"
 #include "refx/validate.h"
-#include "text/read_arg.h"
+#include "text/arg_reader.h"
 #include "text/read_node.h"
-#include "text/read_state.h"
+#include "text/read_state_line.h"
 #include "text/read_type.h"
 #include "text/spelling.h"
 #include "text/zeros.h"
@@ -96,8 +96,7 @@ void Parser::parse() {
   graph();
   check_users();
   check_mutations();
-  editor_.set_mutations(std::move(mutations_));
-  editor_.commit_as_origin();
+  editor_.commit_as_origin(nullptr, std::move(mutations_));
 }
 
 template <class T>

@@ -97,7 +97,7 @@ void Printer::state(const StateEntry& entry) {
   TensorType stated = *type_of(entry.tensor);
   stated.strides.clear();
   if (entry.tensor.layout() == c10::kStrided &&
-      contiguous_strides(entry.tensor.sizes()) != entry.tensor.strides().vec())
+      checked_contiguous_strides(entry.tensor.sizes()) != entry.tensor.strides().vec())
     stated.strides.assign(entry.tensor.strides().begin(), entry.tensor.strides().end());
   type(stated);
   if (!entry.persistent) out_ += " persistent=False";

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "refx/node.h"
+#include "text/arg_reader.h"
 #include "text/cursor.h"
-#include "text/read_arg.h"
 
 namespace refx {
 

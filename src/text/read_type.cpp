@@ -96,7 +96,7 @@ c10::Device read_device_index(Cursor& cursor, c10::DeviceType type) {
   const std::int64_t index = cursor.integer();
   const std::int64_t last = type == c10::kCPU ? 0 : std::numeric_limits<c10::DeviceIndex>::max();
   if (index < 0 || index > last)
-    cursor.fail(at, "the index of a device is a number from 0 to " + std::to_string(last));
+    cursor.fail(at, "the index of a device must be between 0 and " + std::to_string(last));
   return c10::Device(type, static_cast<c10::DeviceIndex>(index));
 }
 

@@ -56,7 +56,7 @@ void require_sane(const TensorSpec& spec) {
 
 // The strides, where the tensor and the number of its elements fit into 64 bits.
 std::vector<std::int64_t> strides_of(const TensorSpec& spec) {
-  auto contiguous = contiguous_strides(spec.sizes);
+  auto contiguous = checked_contiguous_strides(spec.sizes);
   if (!contiguous) throw Error("more elements than a tensor can have");
   return spec.strides ? *spec.strides : *contiguous;
 }

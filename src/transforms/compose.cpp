@@ -14,32 +14,20 @@ Composition::Composition(std::vector<TransformationPtr> parts, Inplace inplace)
   if (parts_.empty()) throw Error("compose needs at least one transformation");
 }
 
-Kwargs Composition::parameters() const {
-  List parts;
-  for (const auto& part : parts_) parts.items.emplace_back(part->signature());
-  return {{"transformations", std::move(parts)}};
+std::string Composition::signature() const {
+  std::string text;
+  for (const auto& part : parts_) text += (text.empty() ? "" : ", ") + part->signature();
+  return "compose(" + text + ")";
 }
 
-bool Composition::preserves_computation() const {
-  return std::ranges::all_of(parts_, [](auto& part) { return part->preserves_computation(); });
+Numerics Composition::numerics() const {
+  const bool preserved =
+      std::ranges::all_of(parts_, [](auto& part) { return part->preserves_computation(); });
+  return preserved ? Numerics::preserved : Numerics::approximate;
 }
 
 bool Composition::reversible() const {
   return std::ranges::all_of(parts_, [](auto& part) { return part->reversible(); });
-}
-
-Findings Composition::find(const Model& model) const {
-  Findings all;
-  for (const auto& part : parts_) {
-    Findings found = part->find(model);
-    std::ranges::move(found.sites, std::back_inserter(all.sites));
-    std::ranges::move(found.refusals, std::back_inserter(all.refusals));
-  }
-  return all;
-}
-
-void Composition::apply(Editor&, const Site&) const {
-  throw Error("a composition has no sites of its own: apply its parts, or the whole of it");
 }
 
 Outcome Composition::operator()(Model& model, Reverse direction) const {

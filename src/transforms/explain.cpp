@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "refx/error.h"
+#include "refx/reason.h"
 #include "refx/registry.h"
 #include "refx/rule.h"
 #include "transforms/explained.h"
@@ -36,31 +37,6 @@ std::string explained(const Transformation& transformation) {
   return text + '\n';
 }
 
-// A part of the page: "## Heading", a list of reasons, what is to be said about them.
-struct Section {
-  std::string_view text;
-  std::vector<std::string_view> reasons;
-};
-
-std::vector<Section> sections_of(std::string_view page) {
-  std::vector<Section> sections;
-  for (std::size_t at = page.find("\n## "); at != page.npos;) {
-    const std::size_t next = page.find("\n## ", at + 1);
-    const std::size_t from = at + std::string_view("\n## ").size();
-    Section section{page.substr(from, next == page.npos ? next : next - from), {}};
-    constexpr std::string_view kItem = "\n- `";
-    for (std::size_t item = section.text.find(kItem); item != section.text.npos;
-         item = section.text.find(kItem, item + 1)) {
-      const std::size_t reason = item + kItem.size();
-      const std::size_t end = section.text.find('`', reason);
-      section.reasons.push_back(section.text.substr(reason, end - reason));
-    }
-    sections.push_back(std::move(section));
-    at = next;
-  }
-  return sections;
-}
-
 std::string lower(std::string_view text) {
   std::string result(text);
   std::transform(result.begin(), result.end(), result.begin(),
@@ -68,11 +44,75 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// The reason itself; or, for who remembers a part of it, one that has these words.
-bool is_about(std::string_view reason, std::string_view what) {
-  constexpr std::size_t kWords = 6;  // fewer letters stand in too many
-  return glob_match(reason, what) ||
-         (what.size() >= kWords && lower(reason).find(lower(what)) != reason.npos);
+// "'{tensor}' is quantized" -> "'*' is quantized"
+std::string pattern_of(const ReasonInfo& reason) {
+  std::string pattern;
+  bool inside = false;
+  for (const char c : reason.text) {
+    if (c == '{') pattern += '*';
+    inside = c == '{' || (inside && c != '}');
+    if (!inside && c != '}') pattern += c;
+  }
+  return pattern;
+}
+
+using Reasons = std::vector<const ReasonInfo*>;
+
+// The reason whose text `what` is; of several, the one with the longest text of its own.
+Reasons with_text(std::string_view what) {
+  const ReasonInfo* best = nullptr;
+  for (const ReasonInfo& reason : all_reasons())
+    if (reason.id != ReasonId::custom && glob_match(pattern_of(reason), what) &&
+        (!best || pattern_of(reason).size() > pattern_of(*best).size()))
+      best = &reason;
+  return best ? Reasons{best} : Reasons{};
+}
+
+// For a user who remembers a part of the text: the reasons that contain it.
+Reasons with_words(std::string_view what) {
+  constexpr std::size_t kShortest = 6;  // fewer letters are in too many reasons
+  Reasons found;
+  for (const ReasonInfo& reason : all_reasons())
+    if (what.size() >= kShortest && lower(reason.text).find(lower(what)) != reason.text.npos)
+      found.push_back(&reason);
+  return found;
+}
+
+Reasons find_reasons(std::string_view what) {
+  if (const ReasonInfo* reason = find_reason(what)) return {reason};
+  const Reasons exact = with_text(what);
+  return exact.empty() ? with_words(what) : exact;
+}
+
+std::string wrapped(std::string_view text) {
+  constexpr std::size_t kWidth = 100;
+  std::string lines;
+  while (text.size() > kWidth) {
+    const std::size_t space = text.rfind(' ', kWidth);
+    if (space == text.npos) break;
+    lines += std::string(text.substr(0, space)) + '\n';
+    text.remove_prefix(space + 1);
+  }
+  return lines += std::string(text) + '\n';
+}
+
+// Reasons of one section share its explanation.
+std::string explained(const Reasons& reasons) {
+  std::string text;
+  for (const ReasonSection& section : reason_sections()) {
+    std::string rows, advice;
+    for (const ReasonInfo* reason : reasons) {
+      if (reason->section != section.id) continue;
+      rows += fmt::format("{}: {}\n", reason->code, reason->text);
+      if (advice.empty()) advice = reason->advice.empty() ? section.advice : reason->advice;
+    }
+    if (rows.empty()) continue;
+    text +=
+        fmt::format("{}{}\n{}\n\n{}\n{}\n{}", text.empty() ? "" : "\n", rows, section.title,
+                    wrapped(section.meaning), wrapped(fmt::format("Example: {}", section.example)),
+                    wrapped(fmt::format("What to do: {}", advice)));
+  }
+  return text;
 }
 
 }  // namespace
@@ -80,14 +120,10 @@ bool is_about(std::string_view reason, std::string_view what) {
 std::string explain(std::string_view what) {
   if (const Transformation* transformation = lookup_transformation(what))
     return explained(*transformation);
-  std::string text;
-  for (const Section& section : sections_of(refusals_page()))
-    if (std::any_of(section.reasons.begin(), section.reasons.end(),
-                    [&](std::string_view reason) { return is_about(reason, what); }))
-      text += std::string(text.empty() ? "" : "\n") + std::string(section.text);
-  if (!text.empty()) return text;
+  if (const Reasons reasons = find_reasons(what); !reasons.empty()) return explained(reasons);
   std::vector<std::string> names;
   for (const TransformationPtr& known : registry()) names.push_back(known->name());
+  for (const ReasonInfo& reason : all_reasons()) names.push_back(reason.code);
   throw Error(fmt::format("'{}' is neither a transformation nor a reason that refx gives{}", what,
                           did_you_mean(what, names)));
 }

@@ -10,7 +10,4 @@ namespace refx {
 // The comment that a transformation's file opens with, by the transformation's name.
 const std::map<std::string_view, std::string_view>& contracts();
 
-// docs/refusals.md.
-std::string_view refusals_page();
-
 }  // namespace refx

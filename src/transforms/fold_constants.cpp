@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Before:   y = f(g(w), 2)                 w stored and never changed; or no tensor: arange(8)
-// After:    y = c                          c stored, a new constant; what only y needed goes
-// Refuses:  parameters that are trained; buffers that the model changes; random numbers; memory
-//           that may be written in place; a result of the model; what a lossy step made; one that
-//           would make the model larger, unless it is a small table made from little; one that is
-//           larger on the way than all tensors of the model; what does not run, or whose size only
-//           a run tells; a value that enters or leaves a module that keeps its calls
-// Numerics: the same bits: computed once by the executor, as the model would every time
+// After:    y = c                          c is a new stored constant; nodes and tensors that only
+//                                          y needed are removed
+// Refuses:  trainable parameters; buffers that the model changes; random numbers; memory that may
+//           be written in place; results of the model; results of approximate steps; a constant
+//           that makes the model larger, unless it is at most 1 MiB and not a decoded weight; an
+//           intermediate value larger than 1 MiB and than all tensors of the model together; a
+//           call that fails, or whose result size is known only when it runs; a value that
+//           crosses the boundary of a module whose call is preserved
+// Numerics: identical: the executor computes the constant once, as the model would in each run
 //
-// Views alone are no site: they cost nothing, and others look for the weight behind them.
+// A view alone is not a site. It costs nothing, and other transformations match weights through it.
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -25,15 +26,13 @@
 
 #include "book/call.h"
 #include "exec/allocation_limit.h"
-#include "ir/approximate.h"
+#include "exec/on_meta.h"
 #include "ir/devices.h"
-#include "ir/map_arg.h"
 #include "ops/constant_call.h"
 #include "ops/names.h"
 #include "ops/param.h"
 #include "ops/part.h"
 #include "ops/sharing.h"
-#include "refx/builder.h"
 #include "refx/error.h"
 #include "refx/executor.h"
 #include "refx/transforms.h"
@@ -52,9 +51,9 @@ constexpr std::string_view kAssertMetadata = "_assert_tensor_metadata";
 // ---- what is constant --------------------------------------------------------------------------
 
 struct Value {
-  bool constant = false;     // computed from stored tensors and literals alone
-  bool computes = false;     // not a stored tensor or a view of one
-  std::string problem = {};  // why it cannot be folded nevertheless
+  bool constant = false;               // computed from stored tensors and literals alone
+  bool computes = false;               // not a stored tensor or a view of one
+  std::optional<Reason> problem = {};  // why it cannot be folded nevertheless
 };
 
 bool is_absent_device(const Arg& arg) {
@@ -68,7 +67,7 @@ class Constants {
       : model_(model), graph_(model.graph()), values_(graph_.id_limit()), sharing_(model) {
     for (const Mutation& mutation : model.mutations()) mutated_.insert(mutation.target);
     for (const Step& step : model.history())
-      if (is_approximate(step))
+      if (step.numerics == Numerics::approximate)
         for (const Edit& edit : step.edits)
           if (const auto* node = std::get_if<Change<Node>>(&edit); node && node->after)
             approximated_.emplace(node->id, &step);
@@ -86,7 +85,7 @@ class Constants {
     const auto users = graph_.users(id);
     return std::any_of(users.begin(), users.end(), [&](NodeId user) {
       if (book::name_of_call(model_, graph_[user]) == kAssertMetadata) return false;
-      return !(*this)[user].constant || (value.problem.empty() && !(*this)[user].problem.empty());
+      return !(*this)[user].constant || (!value.problem && (*this)[user].problem);
     });
   }
 
@@ -101,19 +100,19 @@ class Constants {
     for_each_input(node, [&](NodeId input) {
       const Value& given = (*this)[input];
       value.computes = value.computes || given.computes;
-      if (value.problem.empty()) value.problem = given.problem;
+      if (!value.problem) value.problem = given.problem;
       const TypePtr& type = graph_[input].type;
       converts = converts || (type && node.type && type->dtype != node.type->dtype);
     });
     value.computes = value.computes || !views || converts;
-    if (const auto it = approximated_.find(id); value.problem.empty() && it != approximated_.end())
-      value.problem = fmt::format("lossy step {} ({}) made it", it->second->id.value,
-                                  std::string_view(it->second->transformation));
-    if (value.problem.empty()) value.problem = book::why_not_repeatable(model_, node);
-    if (value.problem.empty() && sharing_.is_written(id))
-      value.problem = "its memory may be written in place";
-    if (value.problem.empty() && any_argument(node, is_absent_device))
-      value.problem = "its device is not there";
+    if (const auto it = approximated_.find(id); !value.problem && it != approximated_.end())
+      value.problem = because<ReasonId::made_by_approximate_step>(it->second->id.value,
+                                                                  it->second->transformation);
+    if (!value.problem) value.problem = book::why_not_repeatable(model_, node);
+    if (!value.problem && sharing_.is_written(id))
+      value.problem = because<ReasonId::memory_written>();
+    if (!value.problem && any_argument(node, is_absent_device))
+      value.problem = because<ReasonId::device_missing>();
     return value;
   }
 
@@ -123,21 +122,19 @@ class Constants {
     return {.constant = true, .problem = why_not_constant(id, state)};
   }
 
-  std::string why_not_constant(NodeId id, StateId state) const {
+  std::optional<Reason> why_not_constant(NodeId id, StateId state) const {
     const StateEntry& entry = model_.state()[state];
-    if (entry.tensor.requires_grad())
-      return fmt::format("'{}' requires gradients: training may change it", entry.name);
-    if (mutated_.contains(entry.name))
-      return fmt::format("'{}' is changed by the model itself", entry.name);
+    if (entry.tensor.requires_grad()) return because<ReasonId::requires_gradients>(entry.name);
+    if (mutated_.contains(entry.name)) return because<ReasonId::changed_by_model>(entry.name);
     if (model_.state().storage_sharers(state) > 1)
-      return fmt::format("'{}' shares its memory with another tensor", entry.name);
+      return because<ReasonId::memory_shared>(entry.name);
     if (const auto owner = called_owner(model_, entry.name); !owner.empty())
-      return fmt::format("'{}' is part of module '{}', which is called", entry.name, owner);
-    if (sharing_.is_written(id)) return fmt::format("'{}' may be written in place", entry.name);
-    if (entry.tensor.is_quantized()) return fmt::format("'{}' is quantized", entry.name);
-    if (entry.tensor.layout() != c10::kStrided) return fmt::format("'{}' is sparse", entry.name);
-    if (entry.tensor.is_meta()) return fmt::format("'{}' has no data (meta device)", entry.name);
-    return "";
+      return because<ReasonId::part_of_called_module>(entry.name, owner);
+    if (sharing_.is_written(id)) return because<ReasonId::value_written>(entry.name);
+    if (entry.tensor.is_quantized()) return because<ReasonId::quantized>(entry.name);
+    if (entry.tensor.layout() != c10::kStrided) return because<ReasonId::sparse>(entry.name);
+    if (entry.tensor.is_meta()) return because<ReasonId::no_data>(entry.name);
+    return std::nullopt;
   }
 
   const Model& model_;
@@ -199,11 +196,10 @@ std::uint64_t stored_elements(const std::vector<Dim>& sizes, const std::vector<D
 }
 
 Extent extent_of(const TensorType& type) {
-  const auto& strides = type.strides.empty() ? contiguous_strides(type.sizes) : type.strides;
   return {.is_tensor = true,
           .is_dense = type.layout == c10::kStrided && !c10::isQIntType(type.dtype),
           .dtype = type.dtype,
-          .elements = stored_elements(type.sizes, strides)};
+          .elements = stored_elements(type.sizes, strides_of(type))};
 }
 
 Extent extent_of(const c10::IValue& value) {
@@ -226,14 +222,6 @@ bool is_known(const TensorType& type) {
                        [](const Dim& dim) { return dim.known() && dim.value >= 0; });
   };
   return known(type.sizes) && known(type.strides);
-}
-
-void put_on_meta(const Model& model, Node& node) {
-  for (Arg& arg : node.args)
-    if (arg.is<c10::Device>()) return void(arg = c10::Device(at::kMeta));
-  if (!book::Call(model, node).takes("device")) return;
-  std::erase_if(node.kwargs, [](const auto& kwarg) { return kwarg.first == "device"; });
-  node.kwargs.emplace_back("device", c10::Device(at::kMeta));
 }
 
 // Those that nobody reads once `root` is stored: it is the first.
@@ -289,7 +277,7 @@ class Extents {
     const Node& node = model_.graph()[id];
     if (const auto name = bound_state(node); !name.empty())
       return read_stored(model_.state().tensor(model_.state().find(name)));
-    auto [call, executor] = compiled(node);  // throws what is refused
+    exec::isolate_call(node);  // throws if the executor refuses the call
     Extent extent;
     if (node.type && is_known(*node.type)) {
       extent = extent_of(*node.type);
@@ -325,60 +313,27 @@ class Extents {
     return model_.graph().num_users(id) > 0 ? std::optional(all) : std::nullopt;
   }
 
-  // The call alone as a model, compiled, and the inputs of it.
-  struct Compiled {
-    std::vector<NodeId> inputs;
-    Executor executor;
-  };
-  Compiled compiled(Node node) const {
-    Builder builder;
-    std::vector<NodeId> inputs;
-    map_inputs(node, [&](NodeId input) {
-      inputs.push_back(input);
-      return builder.input(fmt::format("input_{}", inputs.size()));
-    });
-    const NodeId result = node.op == Opcode::call_method
-                              ? builder.method(node.target, node.args, node.kwargs)
-                              : builder.call(node.target, node.args, node.kwargs);
-    return {std::move(inputs), Executor(builder.build(result))};
-  }
-
   // The value as a tensor without data.
   const c10::IValue& shape_of(NodeId id) {
     if (const auto it = shapes_.find(id); it != shapes_.end()) return it->second;
     const Node& node = model_.graph()[id];
     c10::IValue shape;
     if (const auto name = bound_state(node); !name.empty()) {
-      shape = without_data(*type_of(model_.state().tensor(model_.state().find(name))));
+      shape = exec::meta_tensor(*type_of(model_.state().tensor(model_.state().find(name))));
     } else if (node.type && is_known(*node.type)) {
-      shape = without_data(*node.type);
+      shape = exec::meta_tensor(*node.type);
     } else {
-      Node on_meta = node;
-      put_on_meta(model_, on_meta);
-      auto [ids, executor] = compiled(std::move(on_meta));
+      exec::IsolatedCall call = exec::isolate_call(exec::with_meta_device(model_, node));
       std::vector<c10::IValue> inputs;
-      for (NodeId input : ids) inputs.push_back(shape_of(input));
+      for (NodeId input : call.inputs) inputs.push_back(shape_of(input));
       try {
-        executor.use_plans(false);
-        shape = executor.run(inputs);
+        shape = exec::run_on_meta(call, inputs);
       } catch (const Error&) {  // whose words are torch's
         throw Error(fmt::format("the size of '{}' is known only when it runs",
                                 std::string_view(node.name)));
       }
     }
     return shapes_[id] = std::move(shape);
-  }
-
-  static c10::IValue without_data(const TensorType& type) {
-    auto numbers = [](const std::vector<Dim>& dims) {
-      std::vector<std::int64_t> out;
-      for (const Dim& dim : dims) out.push_back(dim.value);
-      return out;
-    };
-    return at::empty_strided(
-        numbers(type.sizes),
-        numbers(type.strides.empty() ? contiguous_strides(type.sizes) : type.strides),
-        at::TensorOptions(type.dtype).device(at::kMeta));
   }
 
   const Model& model_;
@@ -419,24 +374,24 @@ std::uint64_t replaced_bytes(const Model& model, NodeId root) {
   return bytes;
 }
 
-std::string why_not_stored(const Model& model, NodeId root, const Extent& value) {
-  if (!value.is_tensor) return "it is no tensor";
-  if (!value.is_dense) return "it is not a dense tensor";
+std::optional<Reason> why_not_stored(const Model& model, NodeId root, const Extent& value) {
+  if (!value.is_tensor) return because<ReasonId::not_a_tensor>();
+  if (!value.is_dense) return because<ReasonId::not_dense>();
   const std::uint64_t replaced = replaced_bytes(model, root);
-  if (value.bytes() <= replaced || (value.bytes() <= kSmall && !is_decoded(value))) return "";
-  return fmt::format("the model would become larger: {} instead of {}", human_bytes(value.bytes()),
-                     human_bytes(replaced));
+  if (value.bytes() <= replaced || (value.bytes() <= kSmall && !is_decoded(value)))
+    return std::nullopt;
+  return because<ReasonId::model_would_grow>(human_bytes(value.bytes()), human_bytes(replaced));
 }
 
-std::string why_not(const Model& model, NodeId root, const Constants& constants, Extents& extents) {
-  if (const std::string& problem = constants[root].problem; !problem.empty()) return problem;
-  if (constants.sharing().is_returned(root))
-    return "a result of the model would share memory with the stored tensor";
-  if (std::string why = why_not_across_modules(model, root, root); !why.empty()) return why;
+std::optional<Reason> why_not(const Model& model, NodeId root, const Constants& constants,
+                              Extents& extents) {
+  if (const auto& problem = constants[root].problem) return problem;
+  if (constants.sharing().is_returned(root)) return because<ReasonId::result_would_share_stored>();
+  if (auto why = why_not_across_modules(model, root, root)) return why;
   try {
     return why_not_stored(model, root, extents[root]);
   } catch (const Error& error) {
-    return fmt::format("it cannot be computed beforehand: {}", first_line(error.what()));
+    return because<ReasonId::not_precomputable>(first_line(error.what()));
   }
 }
 
@@ -460,8 +415,8 @@ at::Tensor on_its_own(const at::Tensor& tensor) {
 // An operator may need more memory than its result does: sums in fp64, copies of its arguments.
 constexpr std::uint64_t kWorkspace = 16;
 
-// Throws Refused where the graph recorded something else.
-at::Tensor compute(const Model& model, NodeId root) {
+// Computes the constant. Returns a reason if it does not run or is not what the graph recorded.
+std::optional<Reason> compute(const Model& model, NodeId root, at::Tensor& constant) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
   at::Tensor result;
@@ -471,11 +426,12 @@ at::Tensor compute(const Model& model, NodeId root) {
     const exec::AllocationLimit limit(kWorkspace * Extents(model).limit());
     result = executor.run({}).toTupleRef().elements()[0].toTensor();
   } catch (const Error& error) {
-    throw Refused(fmt::format("it cannot be computed: {}", first_line(error.what())));
+    return because<ReasonId::not_computable>(first_line(error.what()));
   }
   if (const TypePtr& type = model.graph()[root].type; type && !is_recorded(*type, result))
-    throw Refused("it has another type than the graph records");
-  return on_its_own(result);
+    return because<ReasonId::differs_from_record>();
+  constant = on_its_own(result);
+  return std::nullopt;
 }
 
 // Where torch.export would put the placeholder of a new constant; no id where tensors are read by
@@ -505,20 +461,17 @@ Findings FoldConstants::find(const Model& model) const {
     Site site{.nodes = unneeded_without(model.graph(), id)};
     std::erase_if(site.nodes,
                   [&](NodeId node) { return !bound_state(model.graph()[node]).empty(); });
-    std::string reason = why_not(model, id, constants, *extents);
-    if (reason.empty())
-      findings.sites.push_back(std::move(site));
-    else
-      findings.refusals.push_back({std::move(site), std::move(reason)});
+    findings.add(std::move(site), why_not(model, id, constants, *extents));
   }
   return findings;
 }
 
-void FoldConstants::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> FoldConstants::apply(Editor& editor, const Site& site) const {
   const NodeId root = site.nodes[0];
   const Node old = editor.graph()[root];
   const std::vector<NodeId> unneeded = unneeded_without(editor.graph(), root);
-  const at::Tensor tensor = compute(editor.model(), root);
+  at::Tensor tensor;
+  if (auto why = compute(editor.model(), root, tensor)) return why;
   const NodeId where = after_lifted(editor.graph(), root);
   std::string name = where ? node_path(old) : std::string(old.name);
   name.insert(name.size() - old.name.size(), "folded_");
@@ -544,6 +497,7 @@ void FoldConstants::apply(Editor& editor, const Site& site) const {
     if (!state.empty() && editor.graph().num_readers(state) == 0)
       editor.erase_state(editor.state().find(state));
   }
+  return std::nullopt;
 }
 
 }  // namespace refx

@@ -3,26 +3,26 @@
 // Before:   y = linear(x, W, b)
 // After:    y = linear(pad(x, one column of ones), [W b])
 // Refuses:  shared, quantized, sparse or computed tensors; modules with hooks or called twice;
-//           a bias that is frozen while the weight is not, or the other way round
-// Numerics: the bias becomes one more product of the sum
+//           weight and bias of which only one is frozen
+// Numerics: the bias becomes one more product in the sum
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cat.h>
 #include <c10/core/InferenceMode.h>
 
 #include "ops/layer.h"
-#include "ops/new_weight.h"
 #include "refx/transforms.h"
 
 namespace refx {
 
 namespace {
 
-std::string why_not(const Model& model, const LinearOp& linear) {
-  if (!linear.problem.empty()) return linear.problem;
+std::optional<Reason> why_not(const Model& model, const LinearOp& linear) {
+  if (linear.problem) return linear.problem;
   const at::Tensor weight = tensor_of(model, linear.weight), bias = tensor_of(model, *linear.bias);
   if (weight.requires_grad() != bias.requires_grad())
-    return "one of weight and bias is frozen (requires_grad differs)";
-  return "";
+    return because<ReasonId::weight_or_bias_frozen>();
+  return std::nullopt;
 }
 
 Node padding(const Editor& editor, const LinearOp& linear, std::int64_t width) {
@@ -48,25 +48,21 @@ Findings FuseBiasInLinear::find(const Model& model) const {
   Findings findings;
   for (NodeId id : model.graph()) {
     const auto linear = LinearOp::match(model, id);
-    if (!linear || (linear->problem.empty() && !linear->bias)) continue;
+    if (!linear || (!linear->problem && !linear->bias)) continue;
     Site site{.nodes = {id}};
-    std::string reason = why_not(model, *linear);
-    if (reason.empty())
-      findings.sites.push_back(std::move(site));
-    else
-      findings.refusals.push_back({std::move(site), std::move(reason)});
+    findings.add(std::move(site), why_not(model, *linear));
   }
   return findings;
 }
 
-void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
   const c10::InferenceMode ordinary_tensors(false);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const LinearOp linear = LinearOp::at(editor.model(), site.nodes[0]);
   const at::Tensor weight = tensor_of(editor.model(), linear.weight);
   const at::Tensor bias = tensor_of(editor.model(), *linear.bias);
   const std::int64_t width = weight.size(1);
-  at::Tensor fused = joined({weight, bias.unsqueeze(1)}, 1);
+  at::Tensor fused = at::cat({weight, bias.unsqueeze(1)}, 1);
   fused.set_requires_grad(weight.requires_grad());
 
   const NodeId pad = editor.insert_before(linear.node, padding(editor, linear, width));
@@ -79,6 +75,7 @@ void FuseBiasInLinear::apply(Editor& editor, const Site& site) const {
     set_module_parameter(editor, linear.module, "in_features", width + 1);
     set_module_parameter(editor, linear.module, "bias", false);
   }
+  return std::nullopt;
 }
 
 }  // namespace refx

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Before:   y = wrap_with_set_grad_enabled(False, graph, x)    also: under autocast, checkpointed
-// After:    the nodes of the graph, where the call was         under autocast: with its casts
-// Refuses:  branches and loops; a region whose results are not read one by one; under autocast, an
-//           operator inside which the casts would have to be made
-// Numerics: the same bits
+// Before:   y = wrap_with_set_grad_enabled(False, graph, x)
+// After:    the nodes of `graph`, in place of the call
+// Also:     regions under autocast, whose casts become nodes; checkpointed regions
+// Refuses:  branches and loops; a region whose tuple of results is used as a whole; a region under
+//           autocast with an operator that would convert values inside itself
+// Numerics: identical
 //
-// Results of a region without gradients are detached where gradients could flow otherwise.
+// Results of a region without gradients are detached wherever gradients could flow otherwise.
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
@@ -27,7 +28,7 @@ namespace refx {
 namespace {
 
 using book::Autocast;
-using Kind = book::HigherOrder::Kind;
+using Construct = book::HigherOrder::Construct;
 
 constexpr std::string_view kSetGrad = "higher_order.wrap_with_set_grad_enabled";
 
@@ -74,6 +75,8 @@ class Region {
   const std::vector<Flat>& nodes() const { return nodes_; }
   const Args& results() const { return results_; }  // values, or literals
   bool single() const { return single_; }
+  // Why it cannot be inlined; then the rest is incomplete.
+  const std::optional<Reason>& problem() const { return problem_; }
   const TypePtr& type(NodeId value) const {
     return is_own(value) ? nodes_[position(value)].node.type : types_.at(value);
   }
@@ -90,10 +93,15 @@ class Region {
            c10::isComplexType(node.type->dtype);
   }
 
+  Args refuse(Reason why) {
+    if (!problem_) problem_ = std::move(why);
+    return {};
+  }
+
   Args read(const Node& call, const std::optional<Autocast>& around, bool& single) {
     const auto region = book::higher_order(call);
-    if (!region || region->kind != Kind::wrap)
-      throw Error(fmt::format("'{}' is not a region", call.name));
+    if (!region || region->kind != Construct::wrap)
+      return refuse(because<ReasonId::not_a_region>(call.name));
     const Subgraph body = read_subgraph(call.args[region->subgraphs[0]]);
     single = body.single;
     const bool no_grad = call.target == kSetGrad && call.args[0] == Arg(false);
@@ -102,16 +110,18 @@ class Region {
     const auto outside = [&](NodeId id) { return values.at(id); };
     std::size_t next = 0;
     for (NodeId id : body.model.graph()) {
+      if (problem_) return {};
       Node node = body.model.graph()[id];
       if (node.op == Opcode::placeholder) {
-        if (next == region->fixed.size()) throw Error("a subgraph takes more than it is given");
+        if (next == region->fixed.size())
+          return refuse(because<ReasonId::subgraph_inputs_missing>());
         values[id] = region->fixed[next++];
         continue;
       }
       map_inputs(node, outside);
       if (node.op == Opcode::output) return leaving(node.args[0].get<Tuple>()->items, no_grad);
       if (book::is_higher_order(node) && book::higher_order(node) &&
-          book::higher_order(node)->kind == Kind::wrap) {
+          book::higher_order(node)->kind == Construct::wrap) {
         read_inner(body.model.graph(), id, node, autocast, values);
       } else if (const Arg* item = inner_result(node)) {
         values[id] = *item;
@@ -120,14 +130,16 @@ class Region {
         values[id] = add(std::move(node), autocast);
       }
     }
-    throw Error("a subgraph has no output");
+    return refuse(because<ReasonId::subgraph_output_missing>());
   }
 
   void read_inner(const Graph& body, NodeId id, const Node& node,
                   const std::optional<Autocast>& autocast,
                   std::unordered_map<NodeId, Arg>& values) {
-    if (!results_of(body, id))
-      throw Error(fmt::format("the results of '{}' are read as a whole", node.name));
+    if (!results_of(body, id)) {
+      refuse(because<ReasonId::inner_results_read_as_whole>(node.name));
+      return;
+    }
     bool single = false;
     Args results = read(node, autocast, single);
     // Its getitems follow; they name it by an id that nothing else has.
@@ -136,12 +148,15 @@ class Region {
     inner_[tuple] = std::move(results);
   }
 
-  const Arg* inner_result(const Node& node) const {
+  const Arg* inner_result(const Node& node) {
     if (!is_getitem(node) || !node.args[0].get<NodeId>()) return nullptr;
     const auto it = inner_.find(*node.args[0].get<NodeId>());
     if (it == inner_.end()) return nullptr;
     const auto at = static_cast<std::size_t>(*node.args[1].get<std::int64_t>());
-    if (at >= it->second.size()) throw Error("a region returns too few values");
+    if (at >= it->second.size()) {
+      refuse(because<ReasonId::subgraph_results_missing>());
+      return nullptr;
+    }
     return &it->second[at];
   }
 
@@ -202,6 +217,7 @@ class Region {
   std::vector<Flat> nodes_;
   Args results_;
   bool single_ = false;
+  std::optional<Reason> problem_;
   std::unordered_map<NodeId, TypePtr> types_;  // of the values that enter it
   std::unordered_set<NodeId> with_gradient_;
   std::unordered_map<NodeId, Args> inner_;  // results of regions in it
@@ -219,13 +235,13 @@ bool is_castable(const TypePtr& type, const Autocast& autocast) {
 // none. Whether it rounds or widens them shows in the recorded type of the result.
 struct Cast {
   std::optional<c10::ScalarType> dtype;
-  std::string problem;
+  std::optional<Reason> problem;
 };
 Cast cast_of(const Region& region, const Flat& flat) {
   const Node& node = flat.node;
   if (!flat.autocast || !flat.autocast->enabled) return {};
   if (book::is_higher_order(node))
-    return {{}, fmt::format("'{}' calls subgraphs under autocast", node.name)};
+    return {{}, because<ReasonId::autocast_around_subgraph>(node.name)};
   const auto* schema = book::find_schema(book::parse_target(node.target));
   const auto op =
       schema ? c10::Dispatcher::singleton().findSchema(schema->operator_name()) : std::nullopt;
@@ -251,28 +267,29 @@ Cast cast_of(const Region& region, const Flat& flat) {
                        return arg.second.template is<c10::ScalarType>();
                      });
   if (asked || result == *widest) return {};
-  return {{}, fmt::format("autocast converts values inside '{}' ({})", node.name, node.target)};
+  return {{}, because<ReasonId::autocast_converts_inside>(node.name, node.target)};
 }
 
-std::string why_not(const Model& model, NodeId id) {
+std::optional<Reason> why_not(const Model& model, NodeId id) {
   const auto call = book::higher_order(model.graph()[id]);
-  if (!call) return "refx does not know this higher-order operator";
-  if (call->kind != Kind::wrap) return "it is a branch or a loop";
+  if (!call) return because<ReasonId::unknown_higher_order_operator>();
+  if (call->kind != Construct::wrap) return because<ReasonId::branch_or_loop>();
   if (call->autocast && call->autocast->device != c10::DeviceType::CPU &&
       call->autocast->device != c10::DeviceType::CUDA)
-    return "its autocast is for a device that refx does not know";
+    return because<ReasonId::autocast_device_unknown>();
   try {
     const Region region(model, id);
+    if (region.problem()) return region.problem();
     if (!region.single() && !results_of(model.graph(), id))
-      return "its results are read as a whole";
+      return because<ReasonId::results_read_as_whole>();
     if (std::any_of(region.results().begin(), region.results().end(),
                     [](const Arg& result) { return !result.is<NodeId>(); }))
-      return "it returns something that is not a value of the graph";
+      return because<ReasonId::result_is_not_a_value>();
     for (const Flat& flat : region.nodes())
-      if (Cast cast = cast_of(region, flat); !cast.problem.empty()) return cast.problem;
-    return "";
+      if (Cast cast = cast_of(region, flat); cast.problem) return cast.problem;
+    return std::nullopt;
   } catch (const Error& error) {
-    return error.what();
+    return because<ReasonId::subgraph_unreadable>(error.what());
   }
 }
 
@@ -385,17 +402,14 @@ Findings InlineSubgraphs::find(const Model& model) const {
     if (const auto results = results_of(model.graph(), id))
       for (NodeId result : *results)
         if (result) site.nodes.push_back(result);
-    std::string reason = why_not(model, id);
-    if (reason.empty())
-      findings.sites.push_back(std::move(site));
-    else
-      findings.refusals.push_back({std::move(site), std::move(reason)});
+    findings.add(std::move(site), why_not(model, id));
   }
   return findings;
 }
 
-void InlineSubgraphs::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> InlineSubgraphs::apply(Editor& editor, const Site& site) const {
   Inliner(editor, site.nodes[0]).run();
+  return std::nullopt;
 }
 
 }  // namespace refx

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Before:   a = f(x, 2)   …   b = f(x, 2)   …
-// After:    a = f(x, 2)                     whoever reads b reads a
+// After:    a = f(x, 2)                     the users of b read a
 // Refuses:  random numbers; functions, modules and operators that refx does not know; memory of x,
 //           a or b that may be written in place; results of the model that would become one tensor
-//           or share memory; values of different modules that keep their calls
-// Numerics: the same bits
+//           or share memory; values in different modules whose calls are preserved
+// Numerics: identical
 
 #include <c10/util/hash.h>
 
 #include <unordered_map>
 
 #include "book/call.h"
+#include "ir/map_arg.h"
 #include "ops/names.h"
 #include "ops/sharing.h"
 #include "refx/transforms.h"
@@ -96,21 +97,16 @@ class Values {
   };
 
   Arg numbered(const Arg& arg) const {
-    if (const auto* id = arg.get<NodeId>()) {
-      const auto it = numbers_.find(*id);
-      return it == numbers_.end() ? *id : it->second;
-    }
-    if (const auto* list = arg.get<List>()) return List{numbered(list->items)};
-    if (const auto* tuple = arg.get<Tuple>()) return Tuple{numbered(tuple->items)};
-    if (const auto* slice = arg.get<Slice>()) return Slice{numbered(slice->parts)};
-    return arg;
+    return map_inputs(arg, [&](NodeId id) -> Arg {
+      const auto it = numbers_.find(id);
+      return it == numbers_.end() ? id : it->second;
+    });
   }
-  Args numbered(const Args& args) const {
+  Args args_of(const Node& node) const {
     Args result;
-    for (const Arg& arg : args) result.push_back(numbered(arg));
+    for (const Arg& arg : node.args) result.push_back(numbered(arg));
     return result;
   }
-  Args args_of(const Node& node) const { return numbered(node.args); }
   Kwargs kwargs_of(const Node& node) const {
     Kwargs result;
     for (const auto& [name, arg] : node.kwargs) result.emplace_back(name, numbered(arg));
@@ -125,17 +121,18 @@ class Values {
 };
 
 // Why the two calls may give different values, or what they gave may differ later.
-std::string why_not_equal(const Model& model, NodeId id, NodeId first, const Sharing& sharing) {
+std::optional<Reason> why_not_equal(const Model& model, NodeId id, NodeId first,
+                                    const Sharing& sharing) {
   const Graph& graph = model.graph();
-  if (const auto why = book::why_not_repeatable(model, graph[id]); !why.empty())
-    return std::string(why);
+  if (auto why = book::why_not_repeatable(model, graph[id])) return why;
   bool written = false;
   for (NodeId one : {id, first}) {
     written = written || sharing.is_written(one);
     for_each_input(graph[one],
                    [&](NodeId input) { written = written || sharing.is_written(input); });
   }
-  return written ? "what it reads or gives may be written in place" : "";
+  if (written) return because<ReasonId::input_or_result_written>();
+  return std::nullopt;
 }
 
 Site site_of(const Graph& graph, std::vector<NodeId> nodes) {
@@ -157,14 +154,14 @@ Findings MergeEqualNodes::find(const Model& model) const {
     const NodeId first = values.first_equal(id);
     if (!first) continue;
     if (!sharing) sharing.emplace(model);
-    std::string reason = why_not_equal(model, id, first, *sharing);
-    if (reason.empty()) {
+    std::optional<Reason> reason = why_not_equal(model, id, first, *sharing);
+    if (!reason) {
       values.are_equal(id, first);
       reason = why_not_across_modules(model, id, first);
     }
-    if (reason.empty()) reason = sharing->why_not(id, first);
-    if (!reason.empty()) {
-      findings.refusals.push_back({site_of(graph, {first, id}), std::move(reason)});
+    if (!reason) reason = sharing->why_not(id, first);
+    if (reason) {
+      findings.add(site_of(graph, {first, id}), std::move(reason));
       continue;
     }
     sharing->replace(id, first);
@@ -176,7 +173,7 @@ Findings MergeEqualNodes::find(const Model& model) const {
   return findings;
 }
 
-void MergeEqualNodes::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> MergeEqualNodes::apply(Editor& editor, const Site& site) const {
   for (std::size_t i = 1; i < site.nodes.size(); ++i) {
     const NodeId id = site.nodes[i];
     std::vector<NodeId> read;
@@ -188,6 +185,7 @@ void MergeEqualNodes::apply(Editor& editor, const Site& site) const {
           node && node->op == Opcode::get_attr && editor.graph().num_users(input) == 0)
         editor.erase_node(input);
   }
+  return std::nullopt;
 }
 
 }  // namespace refx

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Before:   q = linear(x, Wq, bq)   k = linear(x, Wk)   …            two or more, one input
+// Before:   q = linear(x, Wq, bq)   k = linear(x, Wk)   …     two or more with the same input
 // After:    m = linear(x, [Wq; Wk; …], [bq; 0; …])
 //           q = m[..., 0:nq]        k = m[..., nq:nq+nk]   …
 // Refuses:  shared, quantized, sparse or computed tensors; modules with hooks or called twice;
-//           linears that differ in dtype, device or frozenness; a write to x between the linears
-// Numerics: the same products; a library may sum them in another order for another width
+//           linears that differ in dtype, device or requires_grad; a write to x between the linears
+// Numerics: the same products; a library may sum them in another order for the new width
 //
-// A slice is not contiguous. Where someone downstream could notice (a view that does not split the
-// columns, an in-place operator, the caller), the columns are copied out instead.
+// A slice is not contiguous. The columns are copied where that could matter: before a view that
+// does not split the columns, before an in-place operator, and in results of the model.
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/SmallVector.h>
@@ -19,8 +20,7 @@
 #include <algorithm>
 
 #include "ops/layer.h"
-#include "ops/memory.h"
-#include "ops/new_weight.h"
+#include "ops/writes.h"
 #include "refx/transforms.h"
 
 namespace refx {
@@ -28,31 +28,28 @@ namespace refx {
 namespace {
 
 // What linears must have in common; for those that do not, how they differ.
-std::string difference(const Model& model, const LinearOp& a, const LinearOp& b) {
+std::optional<Reason> difference(const Model& model, const LinearOp& a, const LinearOp& b) {
   const StateEntry& x = model.state()[a.weight.state];
   const StateEntry& y = model.state()[b.weight.state];
-  if (x.tensor.scalar_type() != y.tensor.scalar_type()) return "the linears have different dtypes";
-  if (x.tensor.device() != y.tensor.device()) return "the linears are on different devices";
+  if (x.tensor.scalar_type() != y.tensor.scalar_type())
+    return because<ReasonId::linear_dtypes_differ>();
+  if (x.tensor.device() != y.tensor.device()) return because<ReasonId::linear_devices_differ>();
   if (x.tensor.requires_grad() != y.tensor.requires_grad())
-    return "some of the linears are frozen (requires_grad differs)";
+    return because<ReasonId::some_linears_frozen>();
   if (x.kind != y.kind)
-    return fmt::format("the weights are of different kinds ({} and {})", to_string(x.kind),
-                       to_string(y.kind));
-  if (x.persistent != y.persistent)
-    return "some of the weights are not saved with the model (persistent differs)";
-  if (a.spelling != b.spelling)
-    return "the linears are called in different ways (module, function or aten operator)";
+    return because<ReasonId::weight_kinds_differ>(to_string(x.kind), to_string(y.kind));
+  if (x.persistent != y.persistent) return because<ReasonId::some_weights_not_saved>();
+  if (a.spelling != b.spelling) return because<ReasonId::calls_differ>();
   const std::string around = kept_modules_around(model, model.graph()[a.node]);
   const std::string other = kept_modules_around(model, model.graph()[b.node]);
   if (around != other)
-    return fmt::format("the linears are not in the same of the modules that keep their calls ({})",
-                       around.empty() ? other : around);
-  if (x.tensor.size(1) != y.tensor.size(1)) return "the linears have different input widths";
+    return because<ReasonId::linears_in_kept_calls>(around.empty() ? other : around);
+  if (x.tensor.size(1) != y.tensor.size(1)) return because<ReasonId::input_widths_differ>();
   if (a.bias && b.bias &&
       model.state().tensor(a.bias->state).requires_grad() !=
           model.state().tensor(b.bias->state).requires_grad())
-    return "some of the biases are frozen (requires_grad differs)";
-  return "";
+    return because<ReasonId::some_biases_frozen>();
+  return std::nullopt;
 }
 
 Site site_of(const std::vector<LinearOp>& linears) {
@@ -73,16 +70,16 @@ struct Group {
   }
 };
 
-std::string difference(const Model& model, const Group& group, const LinearOp& linear) {
-  std::string why = difference(model, group.linears.front(), linear);
-  return why.empty() ? difference(model, group.linears[group.biased], linear) : why;
+std::optional<Reason> difference(const Model& model, const Group& group, const LinearOp& linear) {
+  auto why = difference(model, group.linears.front(), linear);
+  return why ? why : difference(model, group.linears[group.biased], linear);
 }
 
 std::vector<Group> by_kind(const Model& model, std::vector<LinearOp> linears) {
   std::vector<Group> groups;
   for (LinearOp& linear : linears) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& other) {
-      return difference(model, other, linear).empty();
+      return !difference(model, other, linear);
     });
     if (group == groups.end()) {
       group = groups.emplace(group);
@@ -96,9 +93,7 @@ std::vector<Group> by_kind(const Model& model, std::vector<LinearOp> linears) {
 void judge_group(const Model& model, std::vector<LinearOp> linears, LazyWrites& writes,
                  Findings& findings) {
   std::erase_if(linears, [&](const LinearOp& linear) {
-    if (linear.problem.empty()) return false;
-    findings.refusals.push_back({{.nodes = {linear.node}}, linear.problem});
-    return true;
+    return linear.problem && !findings.add({.nodes = {linear.node}}, linear.problem);
   });
   if (linears.size() < 2) return;
   const std::vector<Group> groups = by_kind(model, std::move(linears));
@@ -107,18 +102,13 @@ void judge_group(const Model& model, std::vector<LinearOp> linears, LazyWrites& 
     if (members.size() == 1) {
       // A later group was opened because its first did not fit into the earlier ones.
       const LinearOp& odd = &group == &groups[0] ? groups[1].linears[0] : members[0];
-      findings.refusals.push_back(
-          {{.nodes = {members[0].node}}, difference(model, groups[0], odd)});
+      findings.add({.nodes = {members[0].node}}, difference(model, groups[0], odd));
       continue;
     }
-    Site site = site_of(members);
-    if (!writes.between(members[0].input, members.front().node, members.back().node)) {
-      findings.sites.push_back(std::move(site));
-      continue;
-    }
-    Refusal& refusal = findings.refusals.emplace_back();
-    refusal.site = std::move(site);
-    refusal.reason = "their input may be written in place between them";
+    std::optional<Reason> reason;
+    if (writes.between(members[0].input, members.front().node, members.back().node))
+      reason = because<ReasonId::input_written_between>();
+    findings.add(site_of(members), std::move(reason));
   }
 }
 
@@ -150,7 +140,7 @@ at::Tensor merged_weight(const Model& model, const std::vector<LinearOp>& linear
   std::vector<at::Tensor> parts;
   parts.reserve(linears.size());
   for (const LinearOp& linear : linears) parts.push_back(tensor_of(model, linear.weight));
-  at::Tensor merged = joined(parts, 0);
+  at::Tensor merged = at::cat(parts, 0);
   return merged.set_requires_grad(tensor_of(model, linears[0].weight).requires_grad());
 }
 
@@ -170,7 +160,7 @@ at::Tensor merged_bias(const Model& model, const std::vector<LinearOp>& linears)
     }
   }
   if (!any) return {};
-  at::Tensor merged = joined(parts, 0);
+  at::Tensor merged = at::cat(parts, 0);
   return merged.set_requires_grad(requires_grad);
 }
 
@@ -230,7 +220,7 @@ Findings MergeLinears::find(const Model& model) const {
   return findings;
 }
 
-void MergeLinears::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> MergeLinears::apply(Editor& editor, const Site& site) const {
   const c10::InferenceMode ordinary_tensors(false);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   std::vector<LinearOp> linears;
@@ -259,6 +249,7 @@ void MergeLinears::apply(Editor& editor, const Site& site) const {
     if (linear.bias) erase_param(editor, *linear.bias);
     if (linear.module) editor.erase_module(linear.module);
   }
+  return std::nullopt;
 }
 
 }  // namespace refx

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "refx/hint.h"
+#include "refx/old_names.h"
 #include "refx/rule.h"
 #include "refx/transforms.h"
 #include "rules/shipped.h"
@@ -27,7 +28,7 @@ std::vector<TransformationPtr> shipped() {
   for (std::string_view text : rules::shipped_texts())
     for (Rule& rule : parse_rules(text))
       transformations.push_back(std::make_shared<Rule>(std::move(rule)));
-#define REFX_TRANSFORMATION(Class, Name, Results, Summary, ...) \
+#define REFX_TRANSFORMATION(Class, Name, Numerics, Summary, ...) \
   transformations.push_back(std::make_shared<Class>());
 #include "refx/registry.def"
 #undef REFX_TRANSFORMATION
@@ -64,8 +65,10 @@ const std::vector<TransformationPtr>& registry() { return all(); }
 
 namespace {
 
+// A former name finds the rule of the current one, also when a user's rule has replaced that.
 TransformationPtr* lookup(std::string_view name) {
-  const auto found = places().find(std::string(name));
+  auto found = places().find(std::string(name));
+  if (found == places().end()) found = places().find(std::string(current_name(name)));
   return found == places().end() ? nullptr : &all()[found->second];
 }
 
@@ -74,7 +77,8 @@ TransformationPtr find(std::string_view name) {
   if (const TransformationPtr* found = lookup(name)) return *found;
   std::vector<std::string> names;
   for (const auto& transformation : registry()) names.push_back(transformation->name());
-  const std::string near = nearest(name, names);
+  for (const OldName& known : old_names()) names.emplace_back(known.old);
+  const std::string near(current_name(nearest(name, names)));
   const std::string problem = fmt::format("there is no transformation '{}'", name);
   if (near.empty()) throw HintedError(problem, Hint::see_transformations);
   throw Error(fmt::format("{}; did you mean '{}'?", problem, near));
@@ -96,7 +100,7 @@ bool ships_as_exact(std::string_view name) {
       if (transformation->preserves_computation()) names.insert(transformation->name());
     return names;
   }();
-  return kNames.contains(name);
+  return kNames.contains(current_name(name));
 }
 
 const Transformation& find_transformation(std::string_view name) { return *find(name); }
@@ -124,6 +128,8 @@ void register_in_place_of(TransformationPtr transformation,
   const std::scoped_lock lock(changing());
   const std::string name = transformation->name();
   TransformationPtr* other = lookup(name);
+  if (other && (*other)->name() != name && !gives_way(**other))
+    other = nullptr;  // a former name is free
   if (!other) {
     places().emplace(name, all().size());
     return all().push_back(std::move(transformation));

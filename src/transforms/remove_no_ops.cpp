@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Before:   y = dropout(x)                 in eval; a copy, a conversion to its own dtype, a view
-//                                          of its own shape, x * 1, two transpositions that undo
-//                                          each other, …
+// Before:   y = dropout(x)                 in eval mode; also a copy, a conversion to the same
+//                                          dtype, a view of the same shape, x * 1, two
+//                                          transpositions that cancel each other, …
 // After:    the users of y read x
-// Refuses:  memory that may be written in place; a copy with other strides; a result of the model
-//           that would become an input, a stored tensor or another result, or share their memory;
-//           a value that enters or leaves a module that keeps its calls
-// Numerics: the same bits
+// Refuses:  memory that may be written in place; a copy with other strides; a change after which
+//           a result of the model would be an input, a stored tensor or another result, or would
+//           share its memory; a value that crosses the boundary of a module whose call is preserved
+// Numerics: identical
 //
-// Dropout is gone: the model is one for inference until the step is reversed.
+// The model has no dropout until the step is reversed, so it should not be trained before.
 
 #include "book/call.h"
 #include "ops/names.h"
@@ -20,10 +20,6 @@
 namespace refx {
 
 namespace {
-
-std::vector<Dim> strides_of(const TensorType& type) {
-  return type.strides.empty() ? contiguous_strides(type.sizes) : type.strides;
-}
 
 bool asks_for_copy(const book::Call& call) {
   if (!call.takes("copy")) return false;
@@ -45,10 +41,10 @@ bool keeps_strides(const Model& model, NodeId id, NodeId input) {
          strides_of(*node.type) == strides_of(*given);
 }
 
-std::string why_not(const Model& model, NodeId id, NodeId input, const Sharing& sharing) {
+std::optional<Reason> why_not(const Model& model, NodeId id, NodeId input, const Sharing& sharing) {
   const book::Call call(model, model.graph()[id]);
-  if (!keeps_strides(model, id, input)) return "its strides may be others than its input's";
-  if (std::string why = why_not_across_modules(model, id, input); !why.empty()) return why;
+  if (!keeps_strides(model, id, input)) return because<ReasonId::strides_may_differ>();
+  if (auto why = why_not_across_modules(model, id, input)) return why;
   return sharing.why_not(id, input, asks_for_copy(call));
 }
 
@@ -75,18 +71,13 @@ Findings RemoveNoOps::find(const Model& model) const {
     if (!input) continue;
     if (!sharing) sharing.emplace(model);
     Site site{.nodes = chain(model.graph(), id, input)};
-    std::string reason = why_not(model, id, input, *sharing);
-    if (!reason.empty()) {
-      findings.refusals.push_back({std::move(site), std::move(reason)});
-      continue;
-    }
-    sharing->replace(id, input);
-    findings.sites.push_back(std::move(site));
+    if (findings.add(std::move(site), why_not(model, id, input, *sharing)))
+      sharing->replace(id, input);
   }
   return findings;
 }
 
-void RemoveNoOps::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> RemoveNoOps::apply(Editor& editor, const Site& site) const {
   const NodeId id = site.nodes[0], input = no_op_input(editor.model(), id);
   for (NodeId user : editor.graph().users(id))
     editor.mark(editor.graph()[user].op == Opcode::output ? input : user, signature());
@@ -98,6 +89,7 @@ void RemoveNoOps::apply(Editor& editor, const Site& site) const {
     if (!module.empty() && editor.graph().num_callers(module) == 0)
       editor.erase_module(editor.modules().find(module));
   }
+  return std::nullopt;
 }
 
 }  // namespace refx

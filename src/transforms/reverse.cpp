@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "refx/old_names.h"
 #include "refx/registry.h"
 #include "transforms/apply.h"
 
@@ -11,7 +12,9 @@ namespace refx {
 
 const Transformation* maker_of(const Step& step) {
   const Transformation* transformation = lookup_transformation(step.transformation);
-  return transformation && transformation->signature() == step.signature ? transformation : nullptr;
+  return transformation && same_transformation(transformation->signature(), step.signature)
+             ? transformation
+             : nullptr;
 }
 
 namespace {

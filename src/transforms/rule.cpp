@@ -11,7 +11,7 @@
 
 #include "ops/names.h"
 #include "refx/error.h"
-#include "rules/judge.h"
+#include "rules/legality.h"
 #include "rules/match.h"
 #include "rules/rewrite.h"
 #include "util/limits.h"
@@ -92,7 +92,7 @@ RuleMatch as_shown(const rules::Definition& rule, const Model& model, const Matc
   RuleMatch shown{model, match.outputs[0], {}};
   for (std::size_t i = 0; i < rule.variables.size(); ++i) {
     const rules::Binding& binding = match.variables[i];
-    const bool weight = rule.variables[i].kind == rules::Kind::weight;
+    const bool weight = rule.variables[i].kind == rules::VariableKind::weight;
     shown.variables.push_back(
         {rule.variables[i].name, binding.value, weight ? binding.state : StateId()});
   }
@@ -106,14 +106,13 @@ Rule::Rule(std::shared_ptr<const rules::Compiled> compiled) : compiled_(std::mov
 std::string Rule::name() const { return compiled_->rule.name; }
 std::string Rule::summary() const { return compiled_->rule.summary; }
 const std::string& Rule::text() const { return compiled_->rule.text; }
-bool Rule::preserves_computation() const { return compiled_->rule.same_results; }
-Kwargs Rule::parameters() const {
-  return preserves_computation() ? Kwargs{} : Kwargs{{"approximate", true}};
+Numerics Rule::numerics() const {
+  return compiled_->rule.same_results ? Numerics::preserved : Numerics::approximate;
 }
 
 const rules::Definition& Rule::definition() const { return compiled_->rule; }
 
-Rule& Rule::set_check(Check check) {
+Rule& Rule::set_check(SiteCheck check) {
   check_ = std::move(check);
   return *this;
 }
@@ -126,22 +125,20 @@ Findings Rule::find(const Model& model) const {
     const auto match = compiled_->at(model, id, outline.get());
     if (!match) continue;
     Site site = site_of(*match);
-    std::string reason = why_not(compiled_->rule, model, *match, writes);
-    if (reason.empty() && check_) reason = check_(as_shown(compiled_->rule, model, *match));
-    if (reason.empty())
-      findings.sites.push_back(std::move(site));
-    else
-      findings.refusals.push_back({std::move(site), std::move(reason)});
+    std::optional<Reason> reason = why_not(compiled_->rule, model, *match, writes);
+    if (!reason && check_) reason = check_(as_shown(compiled_->rule, model, *match));
+    findings.add(std::move(site), std::move(reason));
   }
   keep_outermost(findings.sites);
   drop_inner(findings);
   return findings;
 }
 
-void Rule::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> Rule::apply(Editor& editor, const Site& site) const {
   const auto match = compiled_->at(editor.model(), site.nodes[0]);
   REFX_CHECK(match, "rule '" + name() + "' is applied where it does not match");
   rewrite(compiled_->rule, editor, *match);
+  return std::nullopt;
 }
 
 std::vector<Rule> parse_rules(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "ir/module_path.h"
+#include "refx/old_names.h"
 #include "transforms/apply.h"
 #include "util/did_you_mean.h"
 #include "util/glob.h"
@@ -32,7 +33,7 @@ void note_use(const std::vector<std::string>& patterns, const Site& site, std::v
 
 std::string complaint(UnmatchedPattern::Of of, const std::string& pattern) {
   return fmt::format("'{}' matches {}", pattern,
-                     of == UnmatchedPattern::Of::only ? "no site" : "nothing");
+                     of == UnmatchedPattern::Of::site ? "no site" : "nothing");
 }
 
 std::string or_else(const std::string& suggestion, const std::string& hint) {
@@ -51,17 +52,17 @@ std::string UnmatchedPattern::problem(const std::string& hint) const {
   return problem_ + or_else(suggestion_, hint);
 }
 
-bool SiteFilter::accepts(const Site& site) const {
-  return (only.empty() || matches_any(only, site)) && !matches_any(except, site);
+bool SiteFilter::accepts(const Site& candidate) const {
+  return (site.empty() || matches_any(site, candidate)) && !matches_any(exclude, candidate);
 }
 
 FilterUse::FilterUse(const SiteFilter& filter)
-    : filter_(filter), only_used_(filter.only.size()), except_used_(filter.except.size()) {}
+    : filter_(filter), site_used_(filter.site.size()), exclude_used_(filter.exclude.size()) {}
 
 bool FilterUse::accepts(const Site& site) {
   if (filter_.empty()) return true;
-  note_use(filter_.only, site, only_used_);
-  note_use(filter_.except, site, except_used_);
+  note_use(filter_.site, site, site_used_);
+  note_use(filter_.exclude, site, exclude_used_);
   names_.emplace(site.name);
   for (const Name& path : site.paths) {
     names_.emplace(path);
@@ -81,7 +82,7 @@ void FilterUse::see_steps(const Model& model, const Transformation& transformati
   if (filter_.empty()) return;
   SiteNames names(model);
   for (const Step& step : model.history())
-    if (step.transformation == transformation.name()) accepts(step, names);
+    if (same_transformation(step.transformation, transformation.name())) accepts(step, names);
 }
 
 Outcome FilterUse::apply(Model& model, const Transformation& transformation) {
@@ -107,23 +108,23 @@ void FilterUse::require_matches(const Model& model) const {
   const auto complain = [](Of of, const std::string& pattern, const std::set<std::string>& names) {
     throw UnmatchedPattern(of, pattern, did_you_mean(pattern, {names.begin(), names.end()}));
   };
-  for (std::size_t i = 0; i < only_used_.size(); ++i)
-    if (!only_used_[i]) complain(Of::only, filter_.only[i], names_);
-  if (std::find(except_used_.begin(), except_used_.end(), false) == except_used_.end()) return;
+  for (std::size_t i = 0; i < site_used_.size(); ++i)
+    if (!site_used_[i]) complain(Of::site, filter_.site[i], names_);
+  if (std::find(exclude_used_.begin(), exclude_used_.end(), false) == exclude_used_.end()) return;
   // What no site would rewrite is safe, if it is there.
-  std::vector<bool> used = except_used_;
+  std::vector<bool> used = exclude_used_;
   std::set<std::string> all = names_;
   SiteNames names(model);
   const auto see = [&](const auto& part) {  // a node, or a step: what it replaced was there
     Site alone;
     names.add_paths(part, alone.paths);
-    note_use(filter_.except, alone, used);
+    note_use(filter_.exclude, alone, used);
     for (const Name& path : alone.paths) all.emplace(owner_path(path));
   };
   for (NodeId id : model.graph()) see(id);
   for (const Step& step : model.history()) see(step);
   for (std::size_t i = 0; i < used.size(); ++i)
-    if (!used[i]) complain(Of::except, filter_.except[i], all);
+    if (!used[i]) complain(Of::exclude, filter_.exclude[i], all);
 }
 
 std::vector<Findings> find_sites(const Model& model,

@@ -31,7 +31,7 @@ class FilterUse {
   void see_steps(const Model& model, const Transformation& transformation);
 
   const SiteFilter& filter_;
-  std::vector<bool> only_used_, except_used_;
+  std::vector<bool> site_used_, exclude_used_;
   std::set<std::string> names_;  // that would have matched
 };
 

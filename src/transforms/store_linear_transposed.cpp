@@ -5,8 +5,8 @@
 // Refuses:  shared, quantized, sparse or computed weights; modules with hooks or called twice
 // Numerics: the same products; the matrix library may sum them in another order
 //
-// Not in `all`: libraries of matrix products are faster with this layout for up to some hundred
-// rows on one thread, and may be slower elsewhere. `refx tune` measures it.
+// Not in `all`: with this layout, matrix libraries are faster on one thread for inputs of up to a
+// few hundred rows, and may be slower otherwise. `refx tune` measures it.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
@@ -33,16 +33,12 @@ Findings StoreLinearTransposed::find(const Model& model) const {
     const auto linear = LinearOp::match(model, id);
     if (!linear || !linear->weight.state) continue;
     if (!is_stored_by_rows(model.state().tensor(linear->weight.state))) continue;
-    Site site{.nodes = {id}};
-    if (linear->problem.empty())
-      findings.sites.push_back(std::move(site));
-    else
-      findings.refusals.push_back({std::move(site), linear->problem});
+    findings.add({.nodes = {id}}, linear->problem);
   }
   return findings;
 }
 
-void StoreLinearTransposed::apply(Editor& editor, const Site& site) const {
+std::optional<Reason> StoreLinearTransposed::apply(Editor& editor, const Site& site) const {
   const c10::InferenceMode ordinary_tensors(false);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const LinearOp linear = LinearOp::at(editor.model(), site.nodes[0]);
@@ -52,6 +48,7 @@ void StoreLinearTransposed::apply(Editor& editor, const Site& site) const {
   stored.copy_(weight).set_requires_grad(weight.requires_grad());
   set_param(editor, linear.weight, stored);
   editor.add_piece({linear.weight.state, linear.weight.state, 0, 0, rows});
+  return std::nullopt;
 }
 
 }  // namespace refx

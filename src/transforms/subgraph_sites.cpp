@@ -15,7 +15,7 @@ namespace refx {
 
 namespace {
 
-using Kind = book::HigherOrder::Kind;
+using Construct = book::HigherOrder::Construct;
 
 std::vector<NodeId> placeholders(const Graph& graph) {
   std::vector<NodeId> ids;
@@ -34,7 +34,7 @@ class ControlFlow {
   ControlFlow(const Model& model, NodeId id) : model_(model), id_(id) {
     const Node& node = model.graph()[id];
     auto call = book::higher_order(node);
-    if (!call || call->kind == Kind::wrap) return;
+    if (!call || call->kind == Construct::wrap) return;
     call_ = std::move(*call);
     try {
       for (std::size_t at : call_.subgraphs) subgraphs_.push_back(read_subgraph(node.args[at]));
@@ -109,36 +109,44 @@ class Rewrite {
   Rewrite(Editor& editor, NodeId call, ControlFlow flow, std::size_t k, Model body)
       : editor_(editor), call_(call), flow_(std::move(flow)), k_(k), body_(std::move(body)) {}
 
-  void run(const Transformation& transformation, const Site& site) {
+  std::optional<Reason> run(const Transformation& transformation, const Site& site) {
     before_ = placeholders(body_.graph());
     Editor inner(body_);
-    transformation.apply(inner, site);
-    if (!inner.changed()) return;
-    inner.commit({transformation.name(), transformation.signature(), site.name, {}});
-    find_inputs();
+    if (auto why = transformation.apply(inner, site)) return why;
+    if (!inner.changed()) return std::nullopt;
+    inner.commit({.transformation = transformation.name(),
+                  .signature = transformation.signature(),
+                  .site = site.name});
+    if (auto why = find_inputs()) return why;
     move_state();
     write();
     erase_unread();
+    return std::nullopt;
   }
 
  private:
-  void find_inputs() {
+  // Returns a reason if the call cannot have the inputs that the rewritten subgraph needs.
+  std::optional<Reason> find_inputs() {
     const std::vector<NodeId> after = placeholders(body_.graph());
     for (std::size_t i = 0; i < after.size(); ++i) {
       const auto old = std::find(before_.begin(), before_.end(), after[i]);
       const auto position = static_cast<std::size_t>(old - before_.begin());
       if (i < flow_.varying()) {
-        if (position != i) throw Refused("a stored tensor would come before what a loop changes");
+        if (position != i) return because<ReasonId::stored_tensor_before_carried>();
         continue;
       }
-      if (old == before_.end())
+      if (old == before_.end()) {
+        if (body_.graph()[after[i]].state.empty())
+          return because<ReasonId::subgraph_would_gain_input>();
         inputs_.push_back({after[i], std::nullopt});
-      else if (position < flow_.varying())
-        throw Refused("a stored tensor would come before what a loop changes");
-      else
+      } else if (position < flow_.varying()) {
+        return because<ReasonId::stored_tensor_before_carried>();
+      } else {
         inputs_.push_back({after[i], position - flow_.varying()});
+      }
     }
-    if (after.size() < flow_.varying()) throw Refused("an input of the subgraph would be gone");
+    if (after.size() < flow_.varying()) return because<ReasonId::subgraph_would_lose_input>();
+    return std::nullopt;
   }
 
   // New and changed tensors of the subgraph become the model's.
@@ -150,7 +158,6 @@ class Rewrite {
         if (!state.empty()) set_changed(*operand.get<NodeId>(), state);
         operands_.push_back(operand);
       } else {
-        if (state.empty()) throw Refused("the subgraph would take one more input");
         operands_.push_back(add(input.id, state));
       }
     }
@@ -306,8 +313,10 @@ Findings find_in_subgraphs(const Model& model, const Transformation& transformat
       const std::string inside = prefix(flow.node(), flow.subgraphs()[k]);
       Findings found = find_inside(flow.bound(k), transformation, names);
       for (const Site& site : found.sites) all.sites.push_back(outer_site(site, id, inside));
-      for (Refusal& refusal : found.refusals)
+      for (Refusal& refusal : found.refusals) {
+        refusal.reason.nodes.clear();  // of the subgraph; outside, the call stands for them
         all.refusals.push_back({outer_site(refusal.site, id, inside), std::move(refusal.reason)});
+      }
     }
   }
   return all;
@@ -319,7 +328,8 @@ bool is_in_subgraph(const Model& model, const Site& site) {
   return book::is_higher_order(node) && site.name.starts_with(node_path(node) + "/");
 }
 
-void apply_in_subgraph(Editor& editor, const Transformation& transformation, const Site& site) {
+std::optional<Reason> apply_in_subgraph(Editor& editor, const Transformation& transformation,
+                                        const Site& site) {
   const NodeId id = site.nodes[0];
   ControlFlow flow(editor.model(), id);
   SiteNames names(editor.model());
@@ -331,6 +341,7 @@ void apply_in_subgraph(Editor& editor, const Transformation& transformation, con
       if (inside + inner.name == site.name)
         return Rewrite(editor, id, std::move(flow), k, std::move(body)).run(transformation, inner);
   }
+  return std::nullopt;
 }
 
 }  // namespace refx

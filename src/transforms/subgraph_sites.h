@@ -12,6 +12,8 @@ namespace refx {
 Findings find_in_subgraphs(const Model& model, const Transformation& transformation,
                            SiteNames& names);
 bool is_in_subgraph(const Model& model, const Site& site);
-void apply_in_subgraph(Editor& editor, const Transformation& transformation, const Site& site);
+// Returns a reason if the site cannot be rewritten; then the edits must be rolled back.
+std::optional<Reason> apply_in_subgraph(Editor& editor, const Transformation& transformation,
+                                        const Site& site);
 
 }  // namespace refx

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 
-#include "ir/approximate.h"
 #include "ir/content.h"
 #include "refx/error.h"
 #include "refx/id_set.h"
+#include "refx/old_names.h"
 #include "refx/text.h"
 #include "transforms/apply.h"
 #include "transforms/subgraph_sites.h"
@@ -25,10 +25,8 @@ constexpr int kMaxRounds = 64;
 constexpr std::size_t kMaxGrowth = 2, kSmallGraph = 64;
 
 Editor::Label label(const Transformation& transformation, Name site) {
-  Kwargs parameters = transformation.parameters();
-  if (!transformation.preserves_computation()) mark_approximate(parameters);
   return {transformation.name(), transformation.signature(), std::move(site),
-          std::move(parameters)};
+          transformation.parameters(), transformation.numerics()};
 }
 
 // What a step has put others in the place of is needed again only when it is reversed.
@@ -40,10 +38,14 @@ void let_go_replaced(const Step& step) {
 
 StepId apply_site(Editor& editor, const Transformation& transformation, Editor::Label what,
                   const Site& site, std::vector<Refusal>& refused) try {
-  if (is_in_subgraph(editor.model(), site))
-    apply_in_subgraph(editor, transformation, site);
-  else
-    transformation.apply(editor, site);
+  auto why = is_in_subgraph(editor.model(), site) ? apply_in_subgraph(editor, transformation, site)
+                                                  : transformation.apply(editor, site);
+  if (why) {
+    editor.roll_back();
+    why->nodes.clear();  // they may be of a subgraph, or have been made meanwhile
+    refused.push_back({site, std::move(*why)});
+    return {};
+  }
   if (!editor.changed()) {
     editor.roll_back();
     return {};
@@ -54,10 +56,6 @@ StepId apply_site(Editor& editor, const Transformation& transformation, Editor::
   const StepId id = editor.commit(std::move(what));
   let_go_replaced(editor.model().history()[id]);
   return id;
-} catch (const Refused& why) {
-  editor.roll_back();
-  refused.push_back({site, why.what()});
-  return {};
 } catch (const c10::Error& error) {
   throw Error(fmt::format("{} at {}: {}", transformation.name(), site.name,
                           error.what_without_backtrace()));
@@ -105,11 +103,11 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
   IdSet<Node> made;
   Editor editor(model);
   for (int round = 0;; ++round) {
-    Findings findings = all_sites(model, transformation, transformation.find_to_apply(model));
+    Findings findings = all_sites(model, transformation, transformation.find(model));
     std::vector<Refusal> refused;
     IdSet<Node> written;
     // A step in a subgraph replaces it, so that its other sites are found again.
-    bool any = false, again = !transformation.settles();
+    bool any = false, again = !transformation.reaches_fixpoint_in_one_pass();
     for (const Site& site : findings.sites) {
       if (round == kMaxRounds || !accept(site)) continue;
       if (!is_fresh(model, site, written)) {
@@ -132,6 +130,14 @@ std::vector<Refusal> apply_sites(Model& model, const Transformation& transformat
   }
 }
 
+bool Findings::add(Site site, std::optional<Reason> reason) {
+  if (reason)
+    refusals.push_back({std::move(site), std::move(*reason)});
+  else
+    sites.push_back(std::move(site));
+  return !reason;
+}
+
 Findings find_sites(const Model& model, const Transformation& transformation) {
   return all_sites(model, transformation, transformation.find(model));
 }
@@ -146,7 +152,7 @@ Outcome Transformation::operator()(Model& model, Reverse direction) const {
   std::vector<StepId> steps;
   const Name own = signature();
   for (const Step& step : model.history())
-    if (step.signature == own) steps.push_back(step.id);
+    if (same_transformation(step.signature, own)) steps.push_back(step.id);
   Outcome outcome;
   outcome.reversal = reverse(model, steps);
   return outcome;
@@ -157,7 +163,6 @@ std::string Transformation::signature() const {
   const Graph no_nodes;
   char separator = '(';
   for (const auto& [key, value] : parameters()) {
-    if (key == "approximate" && value == Arg(true)) continue;  // the word of lossy ones, see Rule
     text += separator + key + "=" + print(value, no_nodes);
     separator = ',';
   }
@@ -178,7 +183,9 @@ void Transformation::mark_as_restored(Model& model, NodeId node) const {
 
 bool Transformation::transformed(const Model& model, NodeId node) const {
   const auto& marks = model.graph()[node].marks;
-  return std::find(marks.begin(), marks.end(), Name(signature())) != marks.end();
+  const std::string own = signature();
+  return std::any_of(marks.begin(), marks.end(),
+                     [&](const Name& mark) { return same_transformation(mark, own); });
 }
 
 std::vector<NodeId> Transformation::get_transformed_nodes(const Model& model) const {

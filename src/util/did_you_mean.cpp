@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kLongestWord = 256;  // keeps the cost of a hostile text linear
 
-// Optimal string alignment distance, or anything above `limit` once it is known to be above it.
+// Optimal string alignment distance. If it exceeds `limit`, returns some number above `limit`.
 std::size_t distance(std::string_view a, std::string_view b, std::size_t limit) {
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
@@ -32,16 +32,17 @@ std::size_t distance(std::string_view a, std::string_view b, std::size_t limit) 
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > kLongestWord) return {};
+  // One mistake in three letters: more would suggest unrelated words.
   std::size_t limit = std::max<std::size_t>(1, word.size() / 3);
   const std::string* best = nullptr;
   for (const std::string& candidate : candidates) {
     const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
     if (longer - shorter > limit) continue;
-    const std::size_t slips = distance(word, candidate, limit);
-    if (slips > limit) continue;
+    const std::size_t edits = distance(word, candidate, limit);
+    if (edits > limit) continue;
     best = &candidate;
-    if (slips == 0) break;
-    limit = slips - 1;
+    if (edits == 0) break;
+    limit = edits - 1;  // a later candidate must be better
   }
   return best ? *best : std::string();
 }

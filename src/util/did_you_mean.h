@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// util/: helpers that belong to nobody, for the library and its faces.
+// util/: general helpers for the library, the program and the Python package.
 
 #include <string>
 #include <string_view>
@@ -9,8 +9,9 @@
 
 namespace refx {
 
-// The candidate that `word` was probably meant to be: the one fewest typing slips away (a letter
-// added, left out, replaced, or swapped with the next), the first of equals. Empty if none is near.
+// The candidate that `word` was probably meant to be: the one with the smallest edit distance (a
+// letter added, removed, replaced, or swapped with the next), the first of several. Empty if no
+// candidate is similar.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // "; did you mean 'linear'?", or nothing.

@@ -6,7 +6,7 @@
 
 namespace refx {
 
-// 32 hexadecimal digits that are the same for the same text, in every process.
+// A hash of the text as 32 hexadecimal digits, the same in every process.
 std::string fingerprint(std::string_view text);
 
 }  // namespace refx

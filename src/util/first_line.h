@@ -6,7 +6,7 @@
 
 namespace refx {
 
-// Of a message: torch adds a stack trace below it.
+// The first line of a message of torch, which adds a stack trace below it.
 inline std::string first_line(std::string_view message) {
   return std::string(message.substr(0, message.find('\n')));
 }

@@ -6,6 +6,8 @@ namespace refx {
 
 bool glob_match(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0;
+  // After a mismatch, only the last * needs to match more: what an earlier one could match is also
+  // matched by the later one.
   std::size_t star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

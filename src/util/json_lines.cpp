@@ -45,7 +45,7 @@ void append_line(const std::string& path, std::string_view line) {
   };
   const int file = open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) fail();
-  // After a line that was cut short, a new one begins.
+  // A killed process may have left an incomplete last line: start a new one.
   char last = '\n';
   const off_t size = lseek(file, 0, SEEK_END);
   if (size > 0 && pread(file, &last, 1, size - 1) != 1) last = '\n';

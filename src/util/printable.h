@@ -6,12 +6,12 @@
 
 namespace refx {
 
-// A name, as it is shown to a person: what would move the cursor, change colours, begin a line or
-// turn the text around is written as an escape, as are bytes that are no UTF-8. Names come from
-// files that strangers made. What programs read (JSON, the text form) is exact instead.
+// A name as it is shown to a person. Characters that would move the cursor, change colours, start a
+// line or reverse the direction of text are escaped, and so are bytes that are not UTF-8, because
+// names come from untrusted files. JSON and the text form, which programs read, are exact instead.
 std::string printable(std::string_view name);
 
-// The same of a text whose lines are its own.
+// The same, but keeps the line breaks of the text.
 std::string printable_lines(std::string_view text);
 
 }  // namespace refx

@@ -15,6 +15,7 @@
 namespace refx {
 
 int open_regular(const std::string& path) {
+  // O_NONBLOCK: opening a pipe without a writer would wait for one.
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status;
   if (file < 0 || fstat(file, &status) != 0)

@@ -5,8 +5,8 @@
 
 namespace refx {
 
-// A descriptor for reading. Throws Error if the path cannot be opened or is no regular file: a pipe
-// would wait for someone to write to it, and a device need not end.
+// Opens a file for reading and returns the descriptor. Throws Error if the path cannot be opened or
+// is not a regular file: reading a pipe would wait for a writer, and a device may be endless.
 int open_regular(const std::string& path);
 
 }  // namespace refx

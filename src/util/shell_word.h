@@ -6,7 +6,7 @@
 
 namespace refx {
 
-// The text as one word of a shell command.
+// The text quoted as one word of a shell command.
 std::string shell_word(std::string_view text);
 
 }  // namespace refx

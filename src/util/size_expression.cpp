@@ -35,7 +35,7 @@ Number power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
-// Recursive descent; any failure makes the whole none.
+// A recursive descent parser. Any failure makes the result empty.
 class Evaluator {
  public:
   Evaluator(std::string_view text, const Symbols& symbols) : text_(text), symbols_(symbols) {}

@@ -13,7 +13,7 @@ namespace refx {
 bool is_symbol(std::string_view expression);
 
 // The value of a size such as "2*s0 + 1", as sympy prints it (+ - * // ** and parentheses).
-// None where it uses anything else, or a symbol that has no value, or overflows.
+// None if it uses anything else, contains a symbol without a value, or overflows.
 std::optional<std::int64_t> evaluate_size(std::string_view expression,
                                           const std::map<std::string, std::int64_t>& symbols);
 

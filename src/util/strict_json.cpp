@@ -22,7 +22,7 @@ namespace ondemand = simdjson::ondemand;
   throw Error(fmt::format("it is nested more than {} levels deep", limits::kJsonDepth));
 }
 
-// The keys of the objects that are being walked through, and what every string must be.
+// The keys of the objects on the path to the current value, and the check of every string.
 class Rules {
  public:
   explicit Rules(std::string_view text) : escapes_(text.find("\\u") != text.npos) {}
@@ -32,9 +32,10 @@ class Rules {
     string(key);
     keys_.push_back(key);
   }
-  // Those since open(). Without a hash, for which a hostile file could have chosen its keys.
+  // Checks and drops the keys since open(). No hash table: a hostile file could choose keys that
+  // collide in it.
   void close(std::size_t from) {
-    constexpr std::ptrdiff_t kFew = 8;
+    constexpr std::ptrdiff_t kFew = 8;  // fewer comparisons than sorting takes
     const auto begin = keys_.begin() + static_cast<std::ptrdiff_t>(from), end = keys_.end();
     if (end - begin <= kFew) {
       for (auto key = begin; key != end; ++key)
@@ -46,17 +47,17 @@ class Rules {
     keys_.erase(begin, end);
   }
 
-  // The text is UTF-8, so that only an escape can have left half of a surrogate pair.
+  // The text is valid UTF-8, so only an escape can produce half of a surrogate pair.
   void string(std::string_view text) const {
     if (!escapes_) return;
     for (std::size_t at = 0; (at = text.find('\xed', at)) != text.npos; ++at)
       if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) >= 0xa0)
-        throw Error("a string has half of a character");
+        throw Error("a string has half of a surrogate pair");
   }
 
  private:
   [[noreturn]] static void fail_twice(std::string_view key) {
-    throw Error(fmt::format("the key '{}' stands twice in one object", key.substr(0, 200)));
+    throw Error(fmt::format("the key '{}' appears twice in one object", key.substr(0, 200)));
   }
 
   bool escapes_;
@@ -93,8 +94,8 @@ class Checker {
   Rules rules_;
 };
 
-// Reads every value, so that what is wrong with it shows. Strings without escapes are right if the
-// text is UTF-8, and stay where they are.
+// Reads every value, so that simdjson reports errors in it. Strings without escapes need no check
+// beyond UTF-8 and are not copied.
 class Walker {
  public:
   explicit Walker(std::string_view text) : rules_(text), end_(text.data() + text.size()) {}

@@ -160,7 +160,7 @@ TEST_F(Malformed, RecordsInAnotherOrderThanTheDirectoryAreRead) {
   EXPECT_EQ(read(bytes), (Contents{{"a", "one"}, {"b", "two"}}));
 }
 
-TEST_F(Malformed, WhatIsNoArchive) {
+TEST_F(Malformed, FilesThatAreNotArchives) {
   EXPECT_EQ(error_of([&] { Archive::open(folder_ / "no.pt2"); }),
             (folder_ / "no.pt2") + ": cannot be opened (No such file or directory)");
   EXPECT_EQ(error_of([&] { Archive::open(folder_.path()); }),

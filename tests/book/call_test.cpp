@@ -126,7 +126,7 @@ TEST(BookCall, ALayerHasItsTensorsAndHyperParameters) {
   EXPECT_EQ(shown(model, call, "weight"), "-");
 }
 
-TEST(BookCall, WhatAtenDoesNotHaveIsNothing) {
+TEST(BookCall, OperatorsThatAtenLacks) {
   for (const char* call : {"call_function[target=mylib.linear.default](args = (%x, %w))",
                            "call_function[target=my.linear](args = (%x, %w))",
                            "call_function[target=operator.div](args = (%x, 2))"}) {

@@ -31,7 +31,7 @@ TEST_F(Program, ChecksRules) {
 
   const Result both = shell("$refx check r.refx --instances 20");
   EXPECT_EQ(both.code, 1);
-  EXPECT_NE(both.out.find("the smallest such model:\n"), std::string::npos) << both.out;
+  EXPECT_NE(both.out.find("the smallest failing model:\n"), std::string::npos) << both.out;
   EXPECT_NE(both.out.find("aten.add.Tensor"), std::string::npos);
   // The instance that fails is counted as such, not as one that was tried and not found.
   const std::regex failed("\n *wrong +1 +0 +0 +0 +1 +fail\n");
@@ -45,11 +45,11 @@ TEST_F(Program, ChecksRules) {
 }
 
 TEST_F(Program, ChecksTheRulesOfRefxItself) {
-  const Result result = run("check --rule silu-written-out --instances 5");
+  const Result result = run("check --rule fuse-silu --instances 5");
   EXPECT_EQ(result.code, 0) << result.out << result.err;
 }
 
-TEST_F(Program, RefusesToCheckWhatIsNoRule) {
+TEST_F(Program, RefusesToCheckMissingRules) {
   shell(kRules);
   expect_error("check r.refx --rule rihgt", "there is no rule 'rihgt'; did you mean 'right'?");
   shell("echo rule > bad.refx");

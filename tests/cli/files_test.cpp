@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "cli/program.h"
-#include "refx/original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
@@ -89,7 +88,8 @@ operators
     EXPECT_EQ(with_lossy.find(row) != found.npos, finds) << row << with_lossy;
     idle += t->preserves_computation() && !finds;
   }
-  EXPECT_NE(found.find(fmt::format("\n{} others find nothing here\n", idle)), found.npos) << found;
+  EXPECT_NE(found.find(fmt::format("\n{} other transformations: no sites\n", idle)), found.npos)
+      << found;
   const auto expect_rows = [](const std::string& text, std::initializer_list<const char*> rows) {
     for (const char* row : rows)
       EXPECT_NE(text.find(fmt::format("\n{}\n", row)), text.npos) << row << text;
@@ -195,8 +195,15 @@ TEST_F(Files, ApplyAllGoesInTheOrderOfTheRegistry) {
     if (std::find(applied.begin(), applied.end(), t->name()) != applied.end())
       known.push_back(t->name());
   EXPECT_EQ(applied, known);
-  EXPECT_EQ(applied, (std::vector<std::string>{"attention-written-out",
-                                               "fuse-batch-norm-1d-in-linear", "merge-linears"}));
+  EXPECT_EQ(applied, (std::vector<std::string>{"fuse-attention", "fuse-batch-norm-1d-in-linear",
+                                               "merge-linears"}));
+}
+
+TEST_F(Files, ApplyTakesFormerNamesOfRules) {
+  run("apply small.pt2 attention-written-out -o fast.pt2");
+  EXPECT_TRUE(log("fast.pt2").starts_with("1  fuse-attention  ")) << log("fast.pt2");
+  EXPECT_EQ(run("reverse fast.pt2 attention-written-out -o back.pt2").code, 0);
+  EXPECT_TRUE(bytes("back.pt2") == bytes("small.pt2"));
 }
 
 TEST_F(Files, ApplyInTheOrderGiven) {
@@ -214,9 +221,14 @@ TEST_F(Files, ApplyTwiceDoesNothingAndSaysSo) {
   EXPECT_EQ(copy.out, "nothing to do: merge-linears has no site left; 1 step in the history\n");
   EXPECT_EQ(log("again.pt2"), log("fast.pt2"));
 
+  EXPECT_EQ(run("apply small.pt2 merge-linears --exclude '*' --dry-run").out,
+            "nothing to do: no site of merge-linears is left after --exclude\n");
+  EXPECT_EQ(run("apply small.pt2 merge-linears fuse-bias-in-linear --exclude '*' --dry-run").out,
+            "nothing to do: no site of the 2 transformations is left after --exclude\n");
+
   const Result same = run("apply fast.pt2 merge-linears -o ./fast.pt2");
   EXPECT_EQ(same.code, 0);
-  EXPECT_EQ(same.err, "./fast.pt2 stays as it is\n");
+  EXPECT_EQ(same.err, "./fast.pt2 is unchanged\n");
   EXPECT_TRUE(bytes("fast.pt2") == fast);
 }
 
@@ -226,10 +238,14 @@ TEST_F(Files, ApplyMayReplaceItsInput) {
 }
 
 TEST_F(Files, ApplyAtChosenSites) {
-  run("apply small.pt2 fuse-bias-in-linear --site 'attention.*' --except '*.key' -o fast.pt2");
+  run("apply small.pt2 fuse-bias-in-linear --site 'attention.*' --exclude '*.key' -o fast.pt2");
   EXPECT_EQ(log("fast.pt2"),
             "1  fuse-bias-in-linear  attention.query\n"
             "2  fuse-bias-in-linear  attention.value\n");
+  // The former name of --exclude adds to it.
+  run("apply small.pt2 fuse-bias-in-linear --site 'attention.*' --except '*.value' "
+      "--exclude '*.key' -o fast.pt2");
+  EXPECT_EQ(log("fast.pt2"), "1  fuse-bias-in-linear  attention.query\n");
 }
 
 TEST_F(Files, ApplyRefusesPatternsThatMatchNothing) {
@@ -238,10 +254,10 @@ TEST_F(Files, ApplyRefusesPatternsThatMatchNothing) {
   expect_error("apply small.pt2 merge-linears --site 'decoder.*' -o x.pt2",
                "--site 'decoder.*' matches no site; `refx inspect small.pt2 merge-linears` lists "
                "the sites");
-  expect_error("apply small.pt2 merge-linears --except hiden -o x.pt2",
-               "--except 'hiden' matches nothing; did you mean 'hidden'?");
-  expect_error("apply small.pt2 store-linear-int8 --except decoder -o x.pt2",
-               "--except 'decoder' matches nothing; `refx inspect small.pt2 store-linear-int8` "
+  expect_error("apply small.pt2 merge-linears --exclude hiden -o x.pt2",
+               "--exclude 'hiden' matches nothing; did you mean 'hidden'?");
+  expect_error("apply small.pt2 store-linear-int8 --exclude decoder -o x.pt2",
+               "--exclude 'decoder' matches nothing; `refx inspect small.pt2 store-linear-int8` "
                "lists the sites");
   expect_error("inspect small.pt2 merge-linears --site decoder",
                "--site 'decoder' matches no site; `refx inspect small.pt2 merge-linears` lists the "
@@ -249,16 +265,16 @@ TEST_F(Files, ApplyRefusesPatternsThatMatchNothing) {
   expect_error("sensitivity small.pt2 store-linear-int8 --site decoder",
                "--site 'decoder' matches no site; `refx inspect small.pt2 store-linear-int8` lists "
                "the sites");
-  expect_error("tune small.pt2 merge-linears --except decoder -o x.pt2",
-               "--except 'decoder' matches nothing; `refx inspect small.pt2 merge-linears` lists "
+  expect_error("tune small.pt2 merge-linears --exclude decoder -o x.pt2",
+               "--exclude 'decoder' matches nothing; `refx inspect small.pt2 merge-linears` lists "
                "the sites");
 }
 
 TEST_F(Files, ApplyLeavesAnExcludedLayerAloneUnderEveryName) {
   run("apply small.pt2 merge-linears fuse-bias-in-linear -o fast.pt2");
   for (const char* name : {"attention", "attention.key", "attention.key.weight", "linear_6"}) {
-    const Result result =
-        run("apply fast.pt2 store-linear-int8 --except " + std::string(name) + " --dry-run --json");
+    const Result result = run("apply fast.pt2 store-linear-int8 --exclude " + std::string(name) +
+                              " --dry-run --json");
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.out.find("attention"), std::string::npos) << name << result.out;
     EXPECT_NE(result.out.find(R"("site": "hidden")"), std::string::npos) << result.out;
@@ -314,8 +330,8 @@ TEST_F(Files, LogAsJson) {
   const Result result = run("log fast.pt2 --json");
   check_json(result.out);
   EXPECT_EQ(result.out, R"([
-  {"id": 1, "transformation": "merge-linears", "site": "attention.{query,key,value}", "lossy": false, "nodes": ["p_attention_query_key_value_merged_weight", "p_attention_query_key_value_merged_bias", "linear_6", "linear", "linear_1", "linear_2"], "parameters": {}, "bytes": 3264, "detached": 0},
-  {"id": 2, "transformation": "change-true-div-to-mul-by-inverse", "site": "attention.div", "lossy": false, "nodes": ["div"], "parameters": {}, "bytes": 0, "detached": 0}
+  {"id": 1, "transformation": "merge-linears", "site": "attention.{query,key,value}", "numerics": "preserved", "nodes": ["p_attention_query_key_value_merged_weight", "p_attention_query_key_value_merged_bias", "linear_6", "linear", "linear_1", "linear_2"], "parameters": {}, "bytes": 3264, "detached": 0},
+  {"id": 2, "transformation": "change-true-div-to-mul-by-inverse", "site": "attention.div", "numerics": "preserved", "nodes": ["div"], "parameters": {}, "bytes": 0, "detached": 0}
 ]
 )");
 }
@@ -357,7 +373,7 @@ TEST_F(Files, AHistoryOfAnEarlierVersionIsTakenAtItsWord) {
   std::filesystem::copy_file("tests/data/pt2/encoder.all.pt2", folder_ / "work" / "old.pt2");
   const Result result = run("reverse old.pt2 --all -o back.pt2");
   EXPECT_TRUE(result.out.ends_with(
-      "\nno steps left: this is the original file, as the history of old.pt2 has it\n"))
+      "\nno steps left: this is the original file as recorded in the history of old.pt2\n"))
       << result.out;
 }
 
@@ -433,13 +449,13 @@ TEST_F(Files, ReverseAsJson) {
 )");
 }
 
-TEST_F(Files, ReverseOfWhatIsNotThere) {
+TEST_F(Files, ReverseOfAMissingStep) {
   apply_all();
-  expect_error("reverse fast.pt2 9 -o x.pt2", "there is no live step 9; live steps are 1 to 5");
+  expect_error("reverse fast.pt2 9 -o x.pt2", "there is no step 9; the steps are 1 to 5");
   ASSERT_EQ(run("apply small.pt2 merge-linears -o one.pt2").code, 0);
-  expect_error("reverse one.pt2 9 -o x.pt2", "there is no live step 9; the only one is 1");
+  expect_error("reverse one.pt2 9 -o x.pt2", "there is no step 9; the only one is 1");
   expect_error("reverse fast.pt2 1 merge-linear -o x.pt2",
-               "no live step matches 'merge-linear'; did you mean 'merge-linears'?");
+               "no step matches 'merge-linear'; did you mean 'merge-linears'?");
   const Result none = run("reverse small.pt2 --all -o copy.pt2");
   EXPECT_EQ(none.code, 0);
   EXPECT_EQ(none.out, "");
@@ -534,7 +550,7 @@ TEST_F(Files, ForgetHelpsWhereTheHistoryFitsNoMore) {
   EXPECT_NE(log_of.err.find("`refx forget`"), log_of.err.npos);
   const Result result = run("forget foreign.pt2 -o mine.pt2");
   EXPECT_EQ(result.code, 0);
-  EXPECT_TRUE(result.err.starts_with("the history cannot be used and is dropped: ")) << result.err;
+  EXPECT_TRUE(result.err.starts_with("the history cannot be read and is dropped: ")) << result.err;
   EXPECT_TRUE(result.out.starts_with("the history is forgotten, ")) << result.out;
   EXPECT_EQ(run("log mine.pt2").err, "mine.pt2 has no steps\n");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "cli/program.h"
 #include "refx/registry.h"
@@ -43,6 +44,19 @@ TEST_F(OneMore, IsAppliedVerifiedAndReversed) {
   EXPECT_EQ(run("verify fast.pt2").code, 0);
   EXPECT_EQ(run("reverse fast.pt2 --all -o back.pt2").code, 0);
   EXPECT_TRUE(contents_of("back.pt2") == contents_of("small.pt2"));
+}
+
+TEST_F(OneMore, IsOnTheGeneratedPages) {
+  const std::filesystem::path work = folder_ / "work";
+  for (const char* file : {"scripts/goldens.py", "docs/rules.md", "README.md"}) {
+    std::filesystem::create_directories((work / file).parent_path());
+    std::filesystem::copy_file(file, work / file);
+  }
+  const Result written = shell("python3 scripts/goldens.py \"$refx\"");
+  ASSERT_EQ(written.code, 0) << written.err;
+  EXPECT_NE(contents_of("docs/transformations.md").find("\n## spell-out-softmax\n"),
+            std::string::npos);
+  EXPECT_NE(contents_of("tests/goldens/list.txt").find("\nspell-out-softmax "), std::string::npos);
 }
 
 }  // namespace

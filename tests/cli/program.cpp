@@ -26,6 +26,12 @@ std::string contents(const fs::path& path) {
   return text.str();
 }
 
+std::string golden(const std::string& path) {
+  const fs::path file = fs::path("tests/goldens") / path;
+  EXPECT_TRUE(fs::exists(file)) << file << " is missing: run `make goldens`";
+  return contents(file);
+}
+
 void Program::SetUp() {
   const char* path = std::getenv("REFX_PROGRAM");
   if (!path || !fs::exists(path)) GTEST_SKIP() << "REFX_PROGRAM is not a file";
@@ -73,6 +79,16 @@ void Program::expect_error(const std::string& arguments, const std::string& mess
   EXPECT_EQ(result.out, "") << arguments;
   EXPECT_EQ(result.err, "refx: " + message + "\n") << arguments;
   EXPECT_TRUE(files() == before) << arguments;
+}
+
+std::vector<std::string> Program::commands() const {
+  const std::string help = run("--help").out;
+  const std::size_t begin = help.find("\nCommands:\n"), end = help.find("\n\n", begin);
+  std::istringstream lines(help.substr(begin, end - begin));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("  ")) names.push_back(line.substr(2, line.find(' ', 2) - 2));
+  return names;
 }
 
 std::string Program::files() const {

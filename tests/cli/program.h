@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "archive/files.h"
 
@@ -13,6 +14,9 @@ namespace refx::testing {
 // The built program, driven from outside.
 
 std::string contents(const std::filesystem::path& path);
+
+// A file of tests/goldens, which `make goldens` writes. Fails the test if it does not exist.
+std::string golden(const std::string& path);
 
 // Drives the built program (its path is in REFX_PROGRAM) as a user does, in a folder of its own.
 class Program : public ::testing::Test {
@@ -33,6 +37,8 @@ class Program : public ::testing::Test {
 
   // The program refuses with this message, writes nothing else, and leaves every file alone.
   void expect_error(const std::string& arguments, const std::string& message) const;
+  // The commands that `refx --help` lists.
+  std::vector<std::string> commands() const;
   // Names and bytes of all files in the folder.
   std::string files() const;
 

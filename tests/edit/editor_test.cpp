@@ -136,7 +136,7 @@ TEST(Editor, ReplacesUsesEverywhere) {
   EXPECT_EQ(f.model.graph().num_users(f.node("y")), 0u);
 }
 
-TEST(Editor, AnEmptyStepIsNoStep) {
+TEST(Editor, AnEmptyStepIsNotRecorded) {
   Fixture f;
   Editor editor(f.model);
   const NodeId n =

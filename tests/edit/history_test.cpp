@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 
 #include <map>
 #include <random>
@@ -208,14 +209,14 @@ TEST(History, SelectsByIdTransformationAndPattern) {
 TEST(History, SuggestsTheNearestName) {
   const Model model = merged_and_fused();
   EXPECT_EQ(error_of([&] { model.history().select("merge-linear"); }),
-            "no live step matches 'merge-linear'; did you mean 'merge-linears'?");
+            "no step matches 'merge-linear'; did you mean 'merge-linears'?");
 }
 
 TEST(History, NamesTheRangeForAnUnknownStep) {
   Model model = merged_and_fused();
   const std::string before = snapshot(model);
   EXPECT_EQ(error_of([&] { reverse(model, StepId(99)); }),
-            "there is no live step 99; live steps are 1 to 6");
+            "there is no step 99; the steps are 1 to 6");
   EXPECT_EQ(snapshot(model), before);
 }
 
@@ -226,7 +227,7 @@ TEST(History, CountsTheBytesKeptForUndo) {
 }
 
 TEST(Reverse, AsIfTheStepHadNeverBeenApplied) {
-  const SiteFilter block{.only = {"a.*"}, .except = {}};
+  const SiteFilter block{.site = {"a.*"}, .exclude = {}};
   Model model = two_blocks();
   apply(model, MergeLinears(), block);
   apply(model, FuseBiasInLinear(), block);
@@ -278,11 +279,12 @@ class Unregistered : public Transformation {
         findings.sites.push_back({"pad", {id}});
     return findings;
   }
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     Node node = editor.graph()[site.nodes[0]];
     node.kwargs = {{"value", node.args[2]}};
     node.args.pop_back();
     editor.set_node(site.nodes[0], node);
+    return std::nullopt;
   }
 };
 
@@ -290,7 +292,7 @@ class Unregistered : public Transformation {
 class HalfWay : public Transformation {
  public:
   std::string name() const override { return "half-way"; }
-  bool settles() const override { return true; }
+  bool reaches_fixpoint_in_one_pass() const override { return true; }
   Findings find(const Model& model) const override {
     Findings findings;
     for (NodeId id : model.graph())
@@ -298,14 +300,17 @@ class HalfWay : public Transformation {
         findings.sites.push_back({model.graph()[id].name, {id}});
     return findings;
   }
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     const Node& division = editor.graph()[site.nodes[0]];
     const NodeId copy = editor.insert_after(
         site.nodes[0], {.target = division.target, .args = division.args, .type = division.type});
     editor.add_piece({editor.state().first(), editor.state().first(), 0, 0, 1});
-    if (site.name == "div") throw Refused("not here");
-    if (site.name == "div_2") return editor.replace_uses(site.nodes[0], copy);
-    editor.erase_node(copy);
+    if (site.name == "div") return custom_reason("not here");
+    if (site.name == "div_2")
+      editor.replace_uses(site.nodes[0], copy);
+    else
+      editor.erase_node(copy);
+    return std::nullopt;
   }
 };
 
@@ -319,6 +324,7 @@ TEST(Apply, WhatARewriteDidBeforeItRefusedIsTakenBack) {
   const Outcome outcome = HalfWay()(model);
   ASSERT_EQ(outcome.refusals.size(), 1u);
   EXPECT_EQ(outcome.refusals[0].site.name, "div");
+  EXPECT_EQ(to_string(outcome.refusals[0].reason), "not here");
   ASSERT_EQ(outcome.steps.size(), 1u);
   const Step& step = model.history()[outcome.steps[0]];
   EXPECT_EQ(step.site, "div_2");
@@ -475,7 +481,9 @@ TEST(Compose, NestsAndReversesRightToLeft) {
 
 TEST(Compose, HasASignatureOfItsParts) {
   EXPECT_EQ(compose(MergeLinears(), FuseBiasInLinear()).signature(),
-            R"(compose(transformations=["merge-linears", "fuse-bias-in-linear"]))");
+            "compose(merge-linears, fuse-bias-in-linear)");
+  EXPECT_EQ(compose(compose(MergeLinears()), FuseBiasInLinear()).signature(),
+            "compose(merge-linears, fuse-bias-in-linear)");
 }
 
 TEST(Marks, AreSetByApplyingAndTakenBackByReversing) {
@@ -505,8 +513,8 @@ TEST(Marks, CanBeSetByHandAndAreSteps) {
 
 TEST(Apply, FiltersSitesByPattern) {
   Model model = two_blocks();
-  EXPECT_EQ(apply(model, MergeLinears(), {.only = {"a.*"}, .except = {}}).steps.size(), 1u);
-  EXPECT_EQ(apply(model, MergeLinears(), {.only = {}, .except = {"b.*"}}).steps.size(), 0u);
+  EXPECT_EQ(apply(model, MergeLinears(), {.site = {"a.*"}, .exclude = {}}).steps.size(), 1u);
+  EXPECT_EQ(apply(model, MergeLinears(), {.site = {}, .exclude = {"b.*"}}).steps.size(), 0u);
   EXPECT_EQ(log(model), std::vector<std::string>{"1  merge-linears  a.{q,k}"});
 }
 

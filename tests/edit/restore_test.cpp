@@ -37,7 +37,7 @@ TEST(Restorer, PutsAValueInAnEmptyPlace) {
   EXPECT_EQ(model.state().storage_sharers(place), 1u);
 }
 
-TEST(Restorer, WhatIsPutIsNoEdit) {
+TEST(Restorer, RestoringIsNotAnEdit) {
   Model model;
   {
     Transaction transaction(model);

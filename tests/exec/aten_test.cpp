@@ -291,12 +291,12 @@ TEST(GroupedMm, TakesNoOffsetsOnTrust) {
        {std::vector<int>{3, 2, 10}, std::vector<int>{3, 3, 11}, std::vector<int>{-1, 3, 10}})
     expect_error([&] { executor.run({x, at::tensor(ends)}); }, {"grouped matrix product ends at"});
   for (const at::Tensor& ends : {at::tensor({3, 10}), at::tensor({3.F, 4.F, 10.F})})
-    expect_error([&] { executor.run({x, ends}); }, {"a grouped matrix product wants"});
+    expect_error([&] { executor.run({x, ends}); }, {"a grouped matrix product expects"});
   expect_error(
       [&] {
         executor.run({at::randn({10, 6}), at::tensor({3, 3, 10})});
       },
-      {"a grouped matrix product wants"});
+      {"a grouped matrix product expects"});
 }
 
 // refx computes it itself: nothing of the library runs. Its other operators are still refused.

@@ -34,7 +34,7 @@ TEST(HostileArguments, IntegersThatDoNotFit) {
   expect_refused("torch.sym_sum", {List{{kMax, 1}}}, "does not fit");
   expect_refused("builtins.int", {1e300}, "does not fit");
   expect_refused("math.floor", {std::numeric_limits<double>::quiet_NaN()}, "does not fit");
-  expect_refused("operator.lshift", {1, 64}, "wants tensors");
+  expect_refused("operator.lshift", {1, 64}, "expects tensors");
 }
 
 TEST(HostileArguments, IntegersThatDoAreAsInPython) {
@@ -101,7 +101,7 @@ TEST(HostileArguments, SlicesOfLists) {
   EXPECT_EQ(sliced(kMin, kMax, 2), "13");
   EXPECT_EQ(sliced(kMax, kMin, -2), "31");
   EXPECT_EQ(sliced(None{}, None{}, -1), "321");
-  expect_refused("operator.getitem", {List{{1}}, Slice{{1.5, None{}, None{}}}}, "wants integers");
+  expect_refused("operator.getitem", {List{{1}}, Slice{{1.5, None{}, None{}}}}, "expects integers");
   expect_refused("operator.getitem", {List{{1}}, kMin}, "out of range");
 }
 
@@ -128,10 +128,10 @@ TEST(HostileArguments, WrongTypes) {
   expect_refused("operator.and_", {1.5, 2}, "expected an integer");
   expect_refused("operator.invert", {1.5}, "expected an integer");
   expect_refused("builtins.len", {1}, "expected a tuple or list");
-  expect_refused("torch.numel", {1}, "wants a tensor");
-  expect_refused("operator.setitem", {1, 1, 1}, "wants a tensor");
+  expect_refused("torch.numel", {1}, "expects a tensor");
+  expect_refused("operator.setitem", {1, 1, 1}, "expects a tensor");
   expect_refused("math.sqrt", {"a"}, "expected a number");
-  expect_refused("torch.nn.functional.interpolate", {1, 2}, "wants a tensor");
+  expect_refused("torch.nn.functional.interpolate", {1, 2}, "expects a tensor");
 }
 
 TEST(HostileArguments, Enumerations) {
@@ -247,7 +247,7 @@ TEST(HostileArguments, HyperParametersOfLayers) {
     expect_error([&] { Executor executor(model); }, {"node 'conv'", part});
   };
   refused(kMax, at::ones({1, 1, 3, 3}), "too large");
-  refused(List{{1.5, 2}}, at::ones({1, 1, 3, 3}), "wants integers");
+  refused(List{{1.5, 2}}, at::ones({1, 1, 3, 3}), "expects integers");
   refused(1, at::ones({3}), "three dimensions");
 }
 

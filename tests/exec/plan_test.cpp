@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "exec/memory.h"
+#include "exec/arena.h"
 #include "exec/same.h"
 #include "property.h"
 

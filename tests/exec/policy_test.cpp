@@ -2,11 +2,10 @@
 
 // What a model may call.
 
-#include "book/policy.h"
-
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include "book/allowed_ops.h"
 #include "exec/same.h"
 #include "io/fake_source.h"
 #include "refx/hint.h"

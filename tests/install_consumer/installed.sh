@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What is installed beside the library works: program, pkg-config, manual page, completion.
+# The installed program, pkg-config file, manual page and completion scripts work.
 # usage: installed.sh PREFIX CXX [FLAG...]
 set -euo pipefail
 prefix=$(readlink -f "$1") cxx=$2
@@ -13,7 +13,7 @@ fail() { echo "installed: $*" >&2; exit 1; }
 [[ $(command -v refx) == "$prefix/bin/refx" ]] || fail "no program"
 [[ $(refx --version) == "refx $(pkg-config --modversion refx) "* ]] || fail "another version than pkg-config's"
 
-# A copy of what is installed needs LibTorch and no library that the build needed.
+# A copy of the installed files needs LibTorch, but no library that was needed only by the build.
 cp -a "$prefix" "$work/copy"
 [[ $("$work/copy/bin/refx" --version) == "$(refx --version)" ]] || fail "a copy does not run"
 outside=$(ldd "$(find "$work/copy" -name 'librefx.so.*' -print -quit)" |
@@ -27,7 +27,7 @@ eval "\"$cxx\" $* tests/install_consumer/main.cpp -o \"$work/consumer\" $(pkg-co
 page=$prefix/share/man/man1/refx.1
 GROFF_NO_SGR=1 groff -k -man -Tutf8 -ww "$page" 2>"$work/warnings" | sed 's/.\x08//g' >"$work/page"
 [[ ! -s $work/warnings ]] || fail "the manual page: $(cat "$work/warnings")"
-for word in "refx apply" "refx explain" "refx man" --cascade --budget-run "Exit codes"; do
+for word in "refx apply" "refx explain" "refx man" --cascade --accept "Exit codes"; do
   grep -qF -e "$word" "$work/page" || fail "the manual page does not say '$word'"
 done
 [[ $(refx man) == "$(cat "$page")" ]] || fail "another manual page than the program's"
@@ -52,7 +52,7 @@ fish_offers() {
   HOME=$work fish --no-config -c 'source $argv[1]; complete -C $argv[2]' \
     "$prefix/share/fish/vendor_completions.d/refx.fish" "$1"
 }
-# zsh completes at its prompt only: one in a terminal of its own, where Tab is pressed.
+# zsh completes only at its prompt: start it in a pseudo-terminal and press Tab.
 zsh_offers() {
   HOME=$work zsh -fc '
     zmodload zsh/zpty

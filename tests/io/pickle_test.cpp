@@ -64,7 +64,7 @@ TEST(Pickle, ReadsLongsOfEveryLengthWithTheirSign) {
   EXPECT_EQ(read("\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80."s).toInt(),
             std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(refusal("\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01."s),
-            "it holds an integer of more than 64 bits");
+            "it contains an integer of more than 64 bits");
 }
 
 TEST(Pickle, ReadsTensorsThatShareAStorage) {
@@ -92,24 +92,25 @@ TEST(Pickle, ReadsObjectsByTheirAttributes) {
 }
 
 TEST(Pickle, RefusesObjectsWithoutPlainAttributes) {
-  EXPECT_EQ(refusal(name("lib", "Cache") + ")\x81" + number(1) + "b."), "it holds a 'lib.Cache'");
+  EXPECT_EQ(refusal(name("lib", "Cache") + ")\x81" + number(1) + "b."),
+            "it contains a 'lib.Cache'");
   EXPECT_NE(
       refusal(name("lib", "Cache") + ")\x81}" + number(1) + number(2) + "sb.").find("no name"),
       std::string::npos);
   EXPECT_NE(refusal(number(1) + ")\x81.").find("not a class"), std::string::npos);
-  EXPECT_NE(refusal("]}b.").find("has none"), std::string::npos);
+  EXPECT_NE(refusal("]}b.").find("has no attributes"), std::string::npos);
   EXPECT_EQ(refusal(name("lib", "Cache") + ")\x81q\0}"s + text("me") + "h\0sb."s),
-            "it holds a container that contains itself");
+            "it contains a container that contains itself");
 }
 
 TEST(Pickle, NamesTheClassThatItRefuses) {
-  EXPECT_EQ(refusal(name("os", "system") + text("true") + "\x85R."), "it holds a 'os.system'");
-  EXPECT_EQ(refusal(text("os") + text("system") + "\x93."), "it holds a 'os.system'");
+  EXPECT_EQ(refusal(name("os", "system") + text("true") + "\x85R."), "it contains a 'os.system'");
+  EXPECT_EQ(refusal(text("os") + text("system") + "\x93."), "it contains a 'os.system'");
   EXPECT_EQ(refusal(name("torch._utils", "_rebuild_qtensor") + "."),
-            "it holds a 'torch._utils._rebuild_qtensor'");
+            "it contains a 'torch._utils._rebuild_qtensor'");
   // A known name alone is no value, and not everything that is known can be called.
-  EXPECT_EQ(refusal(name("torch", "Tensor") + "."), "it holds a 'torch.Tensor'");
-  EXPECT_EQ(refusal(name("torch", "FloatStorage") + ")R."), "it holds a 'torch.FloatStorage'");
+  EXPECT_EQ(refusal(name("torch", "Tensor") + "."), "it contains a 'torch.Tensor'");
+  EXPECT_EQ(refusal(name("torch", "FloatStorage") + ")R."), "it contains a 'torch.FloatStorage'");
 }
 
 TEST(Pickle, RefusesTensorsBeyondTheirStorage) {
@@ -127,8 +128,8 @@ TEST(Pickle, RefusesTensorsBeyondTheirStorage) {
 }
 
 TEST(Pickle, RefusesContainersInsideThemselvesAndBombs) {
-  EXPECT_EQ(refusal("]q\0h\0a."s), "it holds a container that contains itself");
-  EXPECT_EQ(refusal("]q\0h\0\x85"s + "a."), "it holds a container that contains itself");
+  EXPECT_EQ(refusal("]q\0h\0a."s), "it contains a container that contains itself");
+  EXPECT_EQ(refusal("]q\0h\0\x85"s + "a."), "it contains a container that contains itself");
   std::string deep = "N";
   for (int i = 0; i < 5000; ++i) deep += "\x85";
   EXPECT_NE(refusal(deep + ".").find("more than 200 deep"), std::string::npos);
@@ -178,8 +179,8 @@ TEST(Pickle, TakesManyKeysOfEveryKind) {
 }
 
 // In a table of hashes, indices that an attacker chose would take time as their square.
-TEST(Pickle, RefusesAMemoOutOfTurn) {
-  EXPECT_NE(refusal("Nr" + bytes_of(std::uint32_t{1'000'003}) + ".").find("out of turn"),
+TEST(Pickle, RefusesAMemoOutOfOrder) {
+  EXPECT_NE(refusal("Nr" + bytes_of(std::uint32_t{1'000'003}) + ".").find("out of order"),
             std::string::npos);
   EXPECT_EQ(read("Nq\0K\7q\1q\0h\0\x87."s).toTupleRef().elements()[2].toInt(), 7);
 }

@@ -94,7 +94,7 @@ TEST_F(Values, TensorsOutliveTheFile) {
   EXPECT_EQ(tensor[0].item<float>(), 1);
 }
 
-TEST_F(Values, EveryDamagedByteOfDataIsNoticed) {
+TEST_F(Values, EveryDamagedByteOfDataIsDetected) {
   write_values(path("a.pt"), at::arange(16, at::kFloat));
   const std::string good = bytes("a.pt");
   const std::string needle(

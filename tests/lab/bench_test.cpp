@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +13,11 @@
 #include "kit.h"
 #include "lab/bench/contest.h"
 #include "lab/bench/statistics.h"
+#include "refx/bisect.h"
+#include "refx/report.h"
+#include "refx/run.h"
+#include "refx/tune.h"
+#include "refx/verify.h"
 
 namespace refx {
 namespace {
@@ -134,12 +140,13 @@ class SlowDown : public ReversibleTransformation {
         all.sites.push_back({model.graph()[id].name, {id}});
     return all;
   }
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     const NodeId div = site.nodes[0];
     NodeId x = *editor.graph()[div].args[0].get<NodeId>();
     for (const char* target : {"aten.sin.default", "aten.asin.default"})
       x = editor.insert_before(div, {.target = target, .args = {x}});
     editor.set_arg(div, 0, x);
+    return std::nullopt;
   }
 };
 
@@ -160,7 +167,7 @@ TEST(Bench, ComparesWithTheOriginalAndTellsEachStep) {
   EXPECT_EQ(b.steps[0].transformation, "slow-down");
   EXPECT_EQ(b.steps[0].contest.speed, Speed::slower);
   EXPECT_EQ(b.before, "its original");
-  EXPECT_EQ(b.inputs, "generated with seed 0: f32[64, 64]");
+  EXPECT_EQ(b.inputs, "generated with seed 0, f32[64, 64]");
   EXPECT_EQ(b.threads, 1);
   // The counter was not touched, and neither were the threads.
   EXPECT_EQ(snapshot(model), before);
@@ -189,7 +196,7 @@ TEST(Bench, RefusesWhatCannotBe) {
     return error_of([&] { bench(model, options); });
   };
   EXPECT_EQ(error([](BenchOptions& o) { o.measure.device = "tpu"; }),
-            "'tpu' is not a device: cpu, cuda, cuda:1");
+            "'tpu' is not a device; devices are cpu, cuda and cuda:N");
   EXPECT_EQ(error([](BenchOptions& o) { o.cuda_graph = true; }),
             "a CPU has no graphs to capture; choose another device");
   EXPECT_EQ(error([](BenchOptions& o) { o.measure.batch = 3; }),
@@ -198,17 +205,41 @@ TEST(Bench, RefusesWhatCannotBe) {
   EXPECT_EQ(error([](BenchOptions& o) {
               o.measure.inputs = {{at::ones({64, 64})}, "mine"}, o.measure.batch = 3;
             }),
-            "give inputs or the size of a batch, not both");
+            "give inputs or a batch size, not both");
+  EXPECT_EQ(error([](BenchOptions& o) { o.rounds = 0; }),
+            "the number of rounds must be 1 or more, not 0");
+  for (const double seconds : {0.0, -1.0, double{INFINITY}, double{NAN}})
+    EXPECT_EQ(error([&](BenchOptions& o) { o.measure.seconds = seconds; }),
+              fmt::format("the seconds must be a finite number greater than 0, not {}", seconds));
 }
 
-TEST(Bench, SaysWhatMayHelpInTheWordsOfAFace) {
+TEST(Bench, MeasuresAreCheckedWhereverAModelRuns) {
+  Model model = parse_filled(kCounter);
+  const auto expect_error = [&](const Measure& measure, const std::string& message) {
+    EXPECT_EQ(error_of([&] { bench(model, {.measure = measure}); }), message);
+    EXPECT_EQ(error_of([&] { verify(model, {.measure = measure}); }), message);
+    EXPECT_EQ(error_of([&] { check_tolerance(model, {.measure = measure}); }), message);
+    EXPECT_EQ(error_of([&] { tune(model, {.measure = measure}); }), message);
+    EXPECT_EQ(error_of([&] { run_on_copies(model, measure); }), message);
+    EXPECT_EQ(error_of([&] { measured_report(model, {.measure = measure}); }), message);
+  };
+  const int threads = at::get_num_threads();
+  expect_error({.threads = kMaxThreads + 1},
+               "the number of threads must be from 0 to 1024, not 1025");
+  expect_error({.threads = -1}, "the number of threads must be from 0 to 1024, not -1");
+  expect_error({.steps = -2}, "the number of steps must be 0 or more, not -2");
+  expect_error({.batch = -1}, "the batch size must be 1 or more, not -1");
+  EXPECT_EQ(at::get_num_threads(), threads);
+}
+
+TEST(Bench, WordsItsAdviceForEachFace) {
   Benchmark b;
-  EXPECT_TRUE(b.told(to_string).empty());
+  EXPECT_TRUE(b.messages(to_string).empty());
   b.notes = {"runs vary"};
   b.advice = {Hint::one_thread, Hint::more_seconds};
-  EXPECT_EQ(b.told(to_string),
+  EXPECT_EQ(b.messages(to_string),
             (std::vector<std::string>{"runs vary", "what may help: one thread, more seconds"}));
-  const Phrase words = [](Hint hint) { return "<" + to_string(hint) + ">"; };
+  const HintFormatter words = [](Hint hint) { return "<" + to_string(hint) + ">"; };
   EXPECT_NE(to_text(b, words).find("note: what may help: <one thread>, <more seconds>\n"),
             std::string::npos);
   EXPECT_NE(to_json(b, words).find("\"what may help: <one thread>, <more seconds>\""),
@@ -222,7 +253,7 @@ TEST(Bench, BatchSizesTheDynamicDimension) {
     return y)");
   BenchOptions options = quick();
   options.measure.batch = 7;
-  EXPECT_EQ(bench(model, options).inputs, "generated with seed 0, batch 7: f32[7, 4]");
+  EXPECT_EQ(bench(model, options).inputs, "generated with seed 0, batch 7, f32[7, 4]");
 }
 
 }  // namespace

@@ -37,8 +37,9 @@ class Raise : public ReversibleTransformation {
     }
     return all;
   }
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     editor.set_arg(site.nodes[0], 1, factor(editor.graph()[site.nodes[0]]) + 0.5);
+    return std::nullopt;
   }
 
  private:
@@ -67,8 +68,9 @@ Model raised(const Model& original) {
   return model;
 }
 
-Check numbers_agree(const Model& model) {
-  return within(model, {.measure = {.inputs = {{at::ones({1})}, "ones"}}, .tolerance = 1e-3});
+BisectCheck numbers_agree(const Model& model) {
+  return check_tolerance(model,
+                         {.measure = {.inputs = {{at::ones({1})}, "ones"}}, .tolerance = 1e-3});
 }
 
 // The steps that bring these sites to 1: each is built on the one that brought it to 1/2.
@@ -116,7 +118,7 @@ TEST(Bisect, NamesPlantedCulpritsExactly) {
     const Sets sets = random_sets(sites, random);
     const Model model = raised(planted(sites, sets));
     ASSERT_EQ(model.history().size(), 2u * static_cast<unsigned>(sites));
-    const Check check = numbers_agree(model);
+    const BisectCheck check = numbers_agree(model);
     const Bisection result = bisect(model, check);
     std::vector<std::vector<StepId>> expected;
     for (const auto& set : sets) expected.push_back(steps_at(model, set));
@@ -127,7 +129,7 @@ TEST(Bisect, NamesPlantedCulpritsExactly) {
     EXPECT_TRUE(result.repaired);
     Model repaired = model;
     reverse(repaired, result.repair, {.dependents = Dependents::cascade});
-    EXPECT_EQ(check(repaired), Verdict::good);
+    EXPECT_EQ(check(repaired), BisectVerdict::good);
     EXPECT_TRUE(result.unsure.empty());
   }
 }
@@ -151,7 +153,7 @@ TEST(Bisect, SaysWhatACulpritIsBuiltOn) {
 
 // ---- ends --------------------------------------------------------------------------------------
 
-Check by_ids(std::function<Verdict(const std::set<std::uint32_t>&)> judge) {
+BisectCheck by_ids(std::function<BisectVerdict(const std::set<std::uint32_t>&)> judge) {
   return [judge = std::move(judge)](const Model& form) {
     std::set<std::uint32_t> ids;
     for (const Step& step : form.history()) ids.insert(step.id.value);
@@ -161,10 +163,10 @@ Check by_ids(std::function<Verdict(const std::set<std::uint32_t>&)> judge) {
 
 TEST(Bisect, NothingToFind) {
   const Model model = raised(planted(3, {}));
-  const Bisection good = bisect(model, by_ids([](const auto&) { return Verdict::good; }));
+  const Bisection good = bisect(model, by_ids([](const auto&) { return BisectVerdict::good; }));
   EXPECT_TRUE(good.culprits.empty());
-  EXPECT_EQ(to_text(good, model), "the check passes on the model as it is\n");
-  const Bisection bad = bisect(model, by_ids([](const auto&) { return Verdict::bad; }));
+  EXPECT_EQ(to_text(good, model), "the check passes on the model\n");
+  const Bisection bad = bisect(model, by_ids([](const auto&) { return BisectVerdict::bad; }));
   EXPECT_TRUE(bad.culprits.empty());
   EXPECT_EQ(to_text(bad, model), "the original fails the check, too: no step is to blame\n");
   EXPECT_EQ(good.checks, 2u);
@@ -175,13 +177,12 @@ TEST(Bisect, BothEndsMustBeJudged) {
   const auto skips = [&](bool original) {
     return error_of([&] {
       bisect(model, by_ids([&](const auto& ids) {
-               return ids.empty() == original ? Verdict::skip : Verdict::bad;
+               return ids.empty() == original ? BisectVerdict::skip : BisectVerdict::bad;
              }));
     });
   };
   EXPECT_EQ(skips(true), "the check skips the original: it must judge both ends of the search");
-  EXPECT_EQ(skips(false),
-            "the check skips the model as it is: it must judge both ends of the search");
+  EXPECT_EQ(skips(false), "the check skips the model: it must judge both ends of the search");
 }
 
 // ---- skips -------------------------------------------------------------------------------------
@@ -194,13 +195,13 @@ TEST(Bisect, SearchesAroundFormsThatCannotBeJudged) {
     const Model model = raised(planted(sites, {}));
     const auto steps = static_cast<std::uint32_t>(2 * sites);
     const std::uint32_t culprit = 1 + random() % steps, odd = 1 + random() % steps;
-    const Check check = by_ids([&](const std::set<std::uint32_t>& ids) {
+    const BisectCheck check = by_ids([&](const std::set<std::uint32_t>& ids) {
       // A third of the forms without some step do not even load.
       std::size_t hash = 0;
       for (std::uint32_t id : ids) hash = hash * 31 + id;
       if (!ids.empty() && ids.size() != steps && !ids.count(odd) && ids.size() > 2 && hash % 3 == 0)
-        return Verdict::skip;
-      return ids.count(culprit) ? Verdict::bad : Verdict::good;
+        return BisectVerdict::skip;
+      return ids.count(culprit) ? BisectVerdict::bad : BisectVerdict::good;
     });
     const Bisection result = bisect(model, check);
     ASSERT_FALSE(result.culprits.empty()) << seed;
@@ -219,14 +220,15 @@ TEST(Bisect, SearchesAroundFormsThatCannotBeJudged) {
 
 TEST(Bisect, SaysWhichStepsItIsNotSureOf) {
   const Model model = raised(planted(2, {}));  // steps 1 to 4; 3 and 4 are built on 1 and 2
-  const Bisection result = bisect(model, by_ids([](const std::set<std::uint32_t>& ids) {
-                                    if (ids.empty()) return Verdict::good;
-                                    return ids.size() == 4 ? Verdict::bad : Verdict::skip;
-                                  }));
+  const Bisection result =
+      bisect(model, by_ids([](const std::set<std::uint32_t>& ids) {
+               if (ids.empty()) return BisectVerdict::good;
+               return ids.size() == 4 ? BisectVerdict::bad : BisectVerdict::skip;
+             }));
   ASSERT_EQ(result.culprits.size(), 1u);
   EXPECT_EQ(result.culprits[0].steps, result.unsure);
   EXPECT_FALSE(result.repaired);
-  EXPECT_NE(to_text(result, model).find("not sure of"), std::string::npos);
+  EXPECT_NE(to_text(result, model).find("uncertain: "), std::string::npos);
 }
 
 // ---- trained since ------------------------------------------------------------------------------
@@ -249,11 +251,11 @@ TEST(Bisect, FormsHaveWhatWasTrainedSince) {
   const Bisection result = bisect(model, [&](const Model& form) {
     for (StateId id : form.state())
       trained += at::Tensor(form.state().tensor(id)).eq(3).all().item<bool>();
-    return form.history().empty() ? Verdict::good : Verdict::bad;
+    return form.history().empty() ? BisectVerdict::good : BisectVerdict::bad;
   });
   EXPECT_EQ(trained, 3u);  // the merged weight, and both in the original
   EXPECT_FALSE(result.discards);
-  EXPECT_EQ(to_text(result, model).find("dropping"), std::string::npos);
+  EXPECT_EQ(to_text(result, model).find("discarding"), std::string::npos);
 }
 
 TEST(Bisect, TheRepairSaysWhenItDropsWhatWasTrained) {
@@ -275,14 +277,18 @@ graph():
   ASSERT_EQ(find_transformation("fuse-batch-norm-2d-in-conv-2d")(model).steps.size(), 1u);
   for (StateId id : model.state()) at::Tensor(model.state().tensor(id)).fill_(3);
   const Bisection result = bisect(model, [&](const Model& form) {
-    return form.history().empty() ? Verdict::good : Verdict::bad;
+    return form.history().empty() ? BisectVerdict::good : BisectVerdict::bad;
   });
   EXPECT_TRUE(result.discards);
-  EXPECT_EQ(to_text(result, model), R"(the check fails because of step:
+  EXPECT_EQ(to_text(result, model), R"(the check fails because of this step:
   1  fuse-batch-norm-2d-in-conv-2d  {c,bn}
 2 checks; the check passes after
-  reverse 1 with what is built on it, dropping what was trained since
+  reverse 1 with the steps that build on it, discarding later changes of weights
 )");
+  Bisection several = result;
+  several.repair = {StepId(1), StepId(2)};
+  EXPECT_NE(to_text(several, model).find("reverse 1, 2 with the steps that build on them, "),
+            std::string::npos);
 }
 
 // ---- a search that was cut short ---------------------------------------------------------------
@@ -292,7 +298,7 @@ class BisectJournal : public ::testing::Test {
   // Ends like a kill after so many checks.
   Bisection search(std::size_t checks, const std::string& key = "k") {
     std::size_t done = 0;
-    const Check check = [&](const Model& form) {
+    const BisectCheck check = [&](const Model& form) {
       if (done++ == checks) throw Error("killed");
       return judge_(form);
     };
@@ -302,10 +308,10 @@ class BisectJournal : public ::testing::Test {
   const testing::Folder folder_;
   const std::string path_ = folder_ / "journal.jsonl";
   const Model model_ = raised(planted(30, {{3, 21}}));
-  const Check judge_ = numbers_agree(model_);
+  const BisectCheck judge_ = numbers_agree(model_);
 };
 
-TEST_F(BisectJournal, GoesOnWhereItWas) {
+TEST_F(BisectJournal, Resumes) {
   const Bisection whole = search(1000);
   EXPECT_FALSE(std::filesystem::exists(path_));
   for (std::size_t cut = 1; cut < whole.checks; ++cut) {
@@ -332,7 +338,7 @@ TEST_F(BisectJournal, DoesNotTakeTheVerdictsOfAnotherCheck) {
   EXPECT_EQ(search(1000, "another").remembered, 0u);
 }
 
-TEST_F(BisectJournal, ReportsProgressAndStopsWhenTold) {
+TEST_F(BisectJournal, ReportsProgressAndStopsOnRequest) {
   std::vector<std::string> seen;
   const auto stop = [&](const Progress& now) {
     seen.push_back(now.what);

@@ -254,5 +254,17 @@ where: rank(x) == 2; size(x, 0) > 1000
                        "'where' was never true");
 }
 
+TEST(Check, CountsRefusalsInWords) {
+  FormCheck form;
+  form.reasons = {{"one reason", 2}, {"another", 1}};
+  const std::string text = to_text({{.name = "r",
+                                     .forms = {form},
+                                     .verdict = RuleVerdict::never_matched,
+                                     .problem = "none",
+                                     .instance = ""}});
+  EXPECT_TRUE(text.ends_with("\nr: none\n  refused 2 times: one reason\n  refused once: another\n"))
+      << text;
+}
+
 }  // namespace
 }  // namespace refx::testing

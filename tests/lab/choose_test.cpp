@@ -12,7 +12,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// Errors that point somewhere, so that they add up as they please.
+// Errors are vectors with directions, so they may add up or cancel.
 struct Case {
   std::vector<Candidate> candidates;
   std::vector<Vector> errors;
@@ -56,9 +56,9 @@ double best_of_all(const Case& c) {
   std::vector<Choice> all = {Choice(c.places, -1)};
   for (std::size_t i = 0; i < c.candidates.size(); ++i)
     for (std::size_t k = 0, size = all.size(); k < size; ++k)
-      if (all[k][c.candidates[i].place] < 0) {
+      if (all[k][c.candidates[i].site] < 0) {
         all.push_back(all[k]);
-        all.back()[c.candidates[i].place] = static_cast<int>(i);
+        all.back()[c.candidates[i].site] = static_cast<int>(i);
       }
   double best = 0;
   for (const Choice& choice : all)

@@ -176,7 +176,7 @@ TEST_P(Outliers, AreFoundBySensitivityAndByBisectionAndLeftAloneByTune) {
     ASSERT_LT(rest, least) << to_text(result);
     const double budget = std::sqrt(rest * least);
     const Bisection found = bisect(model, [&](const Model& form) {
-      return loss(form) <= budget ? Verdict::good : Verdict::bad;
+      return loss(form) <= budget ? BisectVerdict::good : BisectVerdict::bad;
     });
     std::set<std::string> culprits;
     for (const Culprit& culprit : found.culprits)

@@ -35,7 +35,7 @@ return c)";
 Model three() { return parse_filled(long_text(kLayers)); }
 
 void quantize(Model& model, const char* site) {
-  apply(model, find_transformation("store-linear-int8"), {.only = {site}});
+  apply(model, find_transformation("store-linear-int8"), {.site = {site}});
 }
 
 std::string sites(const Sensitivity& result) {
@@ -52,7 +52,7 @@ TEST(Sensitivity, IsOfEachLossyStepAloneInTheOrderOfTheGraph) {
   const Inputs inputs{random_inputs(model), "given"};
   const Sensitivity result = sensitivity(model, {.measure = {.inputs = inputs}});
   EXPECT_EQ(sites(result), "abc");
-  EXPECT_EQ(result.inputs, "given: f32[5, 16]");
+  EXPECT_EQ(result.inputs, "given, f32[5, 16]");
   EXPECT_EQ(snapshot(model), before);
   const Verification verified = verify(model, {.measure = {.inputs = inputs}, .per_step = true});
   EXPECT_DOUBLE_EQ(result.error, verified.lossy->error);
@@ -111,13 +111,13 @@ TEST(Sensitivity, CountsWhatAStepIsBuiltOn) {
 TEST(Sensitivity, NeedsALossyStep) {
   Model model = three();
   EXPECT_EQ(error_of([&] { sensitivity(model); }),
-            "the model has no lossy steps: name lossy transformations to try on it");
+            "the model has no lossy steps: name transformations to try");
   EXPECT_EQ(error_of([&] {
               sensitivity(model, {.transformations = find_transformations(
-                                      {"fuse-bias-in-linear", "conv-2d-in-bf16"})});
+                                      {"fuse-bias-in-linear", "compute-conv-2d-bf16"})});
             }),
-            "there is no lossy step: the model has none, and fuse-bias-in-linear, conv-2d-in-bf16 "
-            "made none");
+            "there is no lossy step: the model has none, and fuse-bias-in-linear, "
+            "compute-conv-2d-bf16 made none");
 }
 
 TEST(Sensitivity, ShowsTheWorst) {
@@ -127,19 +127,21 @@ TEST(Sensitivity, ShowsTheWorst) {
                      .error = 1.1e-2,
                      .inputs = "given",
                      .runs = 6};
-  EXPECT_EQ(
-      to_text(result),
-      R"(the error (relative L2) that each lossy step makes by itself, in the order of the model;
-those without a number are only tried
-inputs given; 1 thread, 6 runs
+  EXPECT_EQ(to_text(result),
+            R"(relative L2 error of each lossy step by itself, in the order of the model
+steps without a number are not in the model
+inputs: given; 1 thread, 6 runs
 
-  step  transformation     site   bytes  now  error    SQNR dB  log scale
-  1     store-linear-int8  a      400    104  1.0e-04  80.0     #
-  2     store-linear-int8  b\x1b  400    104  1.0e-02  40.0     ##############################  worst
-  -     store-linear-int8  c      400    104  0        -
+  step  transformation     site   bytes  after  error    SQNR dB  log scale
+  1     store-linear-int8  a      400    104    1.0e-04  80.0     #
+  2     store-linear-int8  b\x1b  400    104    1.0e-02  40.0     ##############################  worst
+  -     store-linear-int8  c      400    104    0        -
 
 all 3 together: 1.1e-02
 )");
+  result.steps.pop_back();
+  EXPECT_EQ(to_text(result).find("not in the model"), std::string::npos);
+  result.steps.push_back({StepId(3), "store-linear-int8", "c", {}, false, 0, 400, 104});
   EXPECT_NE(to_json(result).find(R"("error": 0.0, "sqnr": null)"), std::string::npos)
       << to_json(result);
 }

@@ -10,7 +10,7 @@
 
 #include "archive/files.h"
 #include "kit.h"
-#include "lab/tune/place.h"
+#include "lab/tune/tuned_site.h"
 #include "transforms/site_filter.h"
 
 namespace refx {
@@ -18,8 +18,8 @@ namespace {
 
 using namespace testing;
 
-// One relu that can be made cheaper, and one that can be made dearer.
-constexpr const char* kTwoPlaces = R"(graph():
+// One relu that can be made faster, and one abs that can be made slower.
+constexpr const char* kTwoSites = R"(graph():
     %x : f32[64, 256] [num_users=2] = placeholder[target=x]
     %slow0 : f32[64, 256] [num_users=1] = call_function[target=aten.flip.default](args = (%x, [0, 1]), kwargs = {})
     %slow1 : f32[64, 256] [num_users=1] = call_function[target=aten.flip.default](args = (%slow0, [0, 1]), kwargs = {})
@@ -40,7 +40,7 @@ const std::vector<NodeId> operators(const Model& model, std::string_view target)
 class Shortcut : public ReversibleTransformation {
  public:
   std::string name() const override { return "shortcut"; }
-  bool preserves_computation() const override { return true; }
+  Numerics numerics() const override { return Numerics::preserved; }
   Findings find(const Model& model) const override {
     Findings all;
     for (NodeId relu : operators(model, "aten.relu.default")) {
@@ -51,9 +51,10 @@ class Shortcut : public ReversibleTransformation {
     }
     return all;
   }
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     editor.set_arg(site.nodes[3], 0, input(editor.model(), site.nodes[0]));
     for (int i : {2, 1, 0}) editor.erase_node(site.nodes[static_cast<std::size_t>(i)]);
+    return std::nullopt;
   }
 
  private:
@@ -66,7 +67,7 @@ class Shortcut : public ReversibleTransformation {
 class Detour : public ReversibleTransformation {
  public:
   std::string name() const override { return "detour"; }
-  bool preserves_computation() const override { return true; }
+  Numerics numerics() const override { return Numerics::preserved; }
   Findings find(const Model& model) const override {
     Findings all;
     for (NodeId id : operators(model, "aten.abs.default"))
@@ -74,13 +75,14 @@ class Detour : public ReversibleTransformation {
         all.sites.push_back({model.graph()[id].name, {id}});
     return all;
   }
-  void apply(Editor& editor, const Site& site) const override {
+  std::optional<Reason> apply(Editor& editor, const Site& site) const override {
     NodeId x = *editor.graph()[site.nodes[0]].args[0].get<NodeId>();
     x = editor.insert_before(site.nodes[0], {.target = "aten.neg.default", .args = {x}});
     for (int i = 0; i < 2; ++i)
       x = editor.insert_before(site.nodes[0],
                                {.target = "aten.flip.default", .args = {x, List{{0, 1}}}});
     editor.set_arg(site.nodes[0], 0, x);
+    return std::nullopt;
   }
 };
 
@@ -91,6 +93,24 @@ TuneOptions quick() {
   return {.transformations = both(), .measure = {.threads = 1, .seconds = 0.2}};
 }
 
+// Tunes again, at most four times, if another process disturbed a measurement: the forms here
+// differ by a factor of two or more in time, so a quiet machine always tells them apart.
+Tuning undisturbed_tune(Model& model, const TuneOptions& options) {
+  for (int attempt = 0;; ++attempt) {
+    Model tuned = model;
+    Tuning t = tune(tuned, options);
+    const auto unsure = [](Speed speed) {
+      return speed == Speed::unstable || speed == Speed::no_difference;
+    };
+    bool disturbed = !t.changed && t.proof.before.runs > 0 && unsure(t.proof.speed);
+    for (const SiteClass& c : t.classes)
+      for (const Trial& trial : c.trials) disturbed = disturbed || unsure(trial.speed);
+    if (disturbed && attempt < 4) continue;
+    model = std::move(tuned);
+    return t;
+  }
+}
+
 std::vector<std::string> live(const Model& model) {
   std::vector<std::string> all;
   for (const Step& step : model.history()) all.push_back(step.transformation + " " + step.site);
@@ -99,37 +119,37 @@ std::vector<std::string> live(const Model& model) {
 using Names = std::vector<std::string>;
 
 TEST(Tune, KeepsWhatPaysAndNotWhatLoses) {
-  Model model = parse_filled(kTwoPlaces);
-  const Tuning t = tune(model, quick());
+  Model model = parse_filled(kTwoSites);
+  const Tuning t = undisturbed_tune(model, quick());
   EXPECT_TRUE(t.changed) << to_text(t);
   EXPECT_EQ(live(model), Names{"shortcut a"}) << to_text(t);
   EXPECT_EQ(t.proof.speed, Speed::faster);
   ASSERT_EQ(t.classes.size(), 2u);
   EXPECT_EQ(t.classes[0].sites, Names{"a"});
-  EXPECT_EQ(t.classes[0].why, "kept: shortcut pays");
+  EXPECT_EQ(t.classes[0].why, "kept: shortcut is faster");
   EXPECT_EQ(t.classes[1].sites, Names{"b"});
   EXPECT_EQ(t.classes[1].trials.at(0).speed, Speed::slower);
-  EXPECT_EQ(t.classes[1].why, "left: nothing that was tried is faster");
+  EXPECT_EQ(t.classes[1].why, "skipped: no variant is faster");
 }
 
 TEST(Tune, ReversesStepsThatDoNotPay) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   Detour()(model);
   Shortcut()(model);
-  const Tuning t = tune(model, quick());
+  const Tuning t = undisturbed_tune(model, quick());
   EXPECT_TRUE(t.changed) << to_text(t);
   EXPECT_EQ(live(model), Names{"shortcut a"}) << to_text(t);
 }
 
 TEST(Tune, LeavesAModelThatGainsNothingAsItWas) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   const std::string before = snapshot(model);
   TuneOptions options = quick();
   options.transformations = {std::make_shared<Detour>()};
   const Tuning t = tune(model, options);
   EXPECT_FALSE(t.changed);
   EXPECT_EQ(snapshot(model), before);
-  EXPECT_NE(to_text(t).find("nothing pays: the model stays as it was"), std::string::npos);
+  EXPECT_NE(to_text(t).find("no rewrite pays: the model is unchanged"), std::string::npos);
   // Nor one that is as good as it gets.
   Shortcut()(model);
   const std::string best = snapshot(model);
@@ -138,15 +158,15 @@ TEST(Tune, LeavesAModelThatGainsNothingAsItWas) {
 }
 
 TEST(Tune, LeavesOtherStepsAlone) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   Detour()(model);
   TuneOptions options = quick();
   options.transformations = {std::make_shared<Shortcut>()};
-  tune(model, options);
+  undisturbed_tune(model, options);
   EXPECT_EQ(live(model), (Names{"detour b", "shortcut a"}));
 }
 
-// ---- places ------------------------------------------------------------------------------------
+// ---- sites -------------------------------------------------------------------------------------
 
 constexpr const char* kTwoLayers = R"(parameter 0.q.weight : f32[8, 16]
 parameter 0.q.bias : f32[8]
@@ -181,19 +201,19 @@ std::vector<TransformationPtr> named(const std::vector<std::string>& names) {
   return all;
 }
 
-std::vector<Place> places_in(const Model& model, const std::vector<std::string>& names) {
+std::vector<TunedSite> sites_in(const Model& model, const std::vector<std::string>& names) {
   const SiteFilter everywhere;
   FilterUse filter(everywhere);
-  return places_of(model, model, named(names), filter);
+  return tuned_sites(model, model, named(names), filter);
 }
 
-TEST(Place, SitesThatShareNodesAreOnePlaceAndAlikeOnesOneClass) {
+TEST(TunedSite, SitesThatShareNodesAreOneAndAlikeOnesFormOneClass) {
   const Model model = parse_filled(kTwoLayers);
-  const std::vector<Place> places = places_in(model, {"merge-linears", "fuse-bias-in-linear"});
-  ASSERT_EQ(places.size(), 2u);
-  EXPECT_EQ(places[0].key, places[1].key);
-  EXPECT_EQ(places[0].core.size(), 2u);
-  EXPECT_EQ(print_brief(places[1].part), R"(parameter 1.q.weight : f32[8, 16]
+  const std::vector<TunedSite> parts = sites_in(model, {"merge-linears", "fuse-bias-in-linear"});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].key, parts[1].key);
+  EXPECT_EQ(parts[0].core.size(), 2u);
+  EXPECT_EQ(print_brief(parts[1].part), R"(parameter 1.q.weight : f32[8, 16]
 parameter 1.q.bias : f32[8]
 parameter 1.k.weight : f32[8, 16]
 parameter 1.k.bias : f32[8]
@@ -210,7 +230,7 @@ graph():
 )");
 }
 
-TEST(Place, OtherShapesAreAnotherClass) {
+TEST(TunedSite, OtherShapesAreAnotherClass) {
   std::string text = kTwoLayers;
   const auto replace = [&](const std::string& a, const std::string& b) {
     for (std::size_t at = 0; (at = text.find(a, at)) != text.npos; at += b.size())
@@ -222,12 +242,12 @@ TEST(Place, OtherShapesAreAnotherClass) {
   replace("%p7 : f32[8]", "%p7 : f32[9]");
   replace("%k1 : f32[4, 8]", "%k1 : f32[4, 9]");
   replace("%cat1 : f32[4, 16]", "%cat1 : f32[4, 17]");
-  const std::vector<Place> places = places_in(parse_filled(text), {"merge-linears"});
-  ASSERT_EQ(places.size(), 2u);
-  EXPECT_NE(places[0].key, places[1].key);
+  const std::vector<TunedSite> parts = sites_in(parse_filled(text), {"merge-linears"});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_NE(parts[0].key, parts[1].key);
 }
 
-TEST(Place, ARunGivesTheValuesOfNodes) {
+TEST(TunedSite, ARunGivesTheValuesOfNodes) {
   const Model model = parse_filled(kTwoLayers);
   const NodeId cat = operators(model, "aten.cat.default")[0];
   const auto inputs = random_inputs(model);
@@ -258,7 +278,7 @@ class TuneFiles : public ::testing::Test {
  protected:
   std::string path(const char* name) const { return folder_ / name; }
 
-  // Writes trials of kTwoPlaces that say that the detour pays and the shortcut does not.
+  // Writes trials of kTwoSites that say that the detour pays and the shortcut does not.
   void write_lies(const Tuning& honest, const std::string& to) const {
     write_as(to, "\"faster\"", "\"slower\"");
     ASSERT_EQ(honest.classes.size(), 2u);
@@ -284,85 +304,63 @@ class TuneFiles : public ::testing::Test {
 };
 
 TEST_F(TuneFiles, WhatIsKnownIsNotMeasuredAgainButTheResultIsProven) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   TuneOptions options = quick();
-  options.record = path("honest.jsonl");
+  options.trials = path("honest.jsonl");
   const Tuning honest = tune(model, options);
   write_lies(honest, path("lies.jsonl"));
   // The lies are believed, but the whole model does not gain by the detour.
-  Model other = parse_filled(kTwoPlaces);
-  options.record = "";
-  options.known = {path("lies.jsonl")};
+  Model other = parse_filled(kTwoSites);
+  options.trials = "";
+  options.resume_from = path("lies.jsonl");
   const std::string before = snapshot(other);
-  const Tuning t = tune(other, options);
+  const Tuning t = undisturbed_tune(other, options);
   EXPECT_FALSE(t.changed) << to_text(t);
   EXPECT_EQ(snapshot(other), before);
   for (const SiteClass& c : t.classes)
     for (const Trial& trial : c.trials) EXPECT_TRUE(trial.remembered);
-  EXPECT_NE(t.classes[1].why.find("left: with it alone the whole model is slower"),
+  EXPECT_NE(t.classes[1].why.find("skipped: alone, it makes the whole model slower ("),
             std::string::npos)
       << t.classes[1].why;
 }
 
 TEST_F(TuneFiles, WhatVariedTooMuchIsMeasuredAgain) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   TuneOptions options = quick();
-  options.record = path("honest.jsonl");
+  options.trials = path("honest.jsonl");
   tune(model, options);
   write_as(path("unsure.jsonl"), "\"unstable\"", "\"unstable\"");
-  Model other = parse_filled(kTwoPlaces);
-  options.record = "";
-  options.known = {path("unsure.jsonl")};
+  Model other = parse_filled(kTwoSites);
+  options.trials = "";
+  options.resume_from = path("unsure.jsonl");
   const Tuning t = tune(other, options);
   ASSERT_EQ(t.classes.size(), 2u);
   for (const SiteClass& c : t.classes)
     for (const Trial& trial : c.trials) EXPECT_FALSE(trial.remembered);
 }
 
-TEST_F(TuneFiles, PartsAddUpToTheWhole) {
-  TuneOptions options = quick();
-  for (int i : {0, 1}) {
-    Model model = parse_filled(kTwoPlaces);
-    options.shard = i;
-    options.shards = 2;
-    options.record = path(i ? "1.jsonl" : "0.jsonl");
-    const Tuning part = tune(model, options);
-    EXPECT_FALSE(part.decided);
-    EXPECT_FALSE(part.changed);
-    EXPECT_TRUE(model.history().empty());
-    EXPECT_EQ(part.classes[0].trials.size() + part.classes[1].trials.size(), 1u);
-  }
-  Model model = parse_filled(kTwoPlaces);
-  options = quick();
-  options.known = {path("0.jsonl"), path("1.jsonl")};
-  const Tuning t = tune(model, options);
-  EXPECT_EQ(live(model), Names{"shortcut a"});
-  for (const SiteClass& c : t.classes)
-    for (const Trial& trial : c.trials) EXPECT_TRUE(trial.remembered);
-}
-
 TEST_F(TuneFiles, TrialsOfAnotherSettingDoNotCount) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   TuneOptions options = quick();
-  options.record = path("one.jsonl");
+  options.trials = path("one.jsonl");
   tune(model, options);
   options = quick();
   options.measure.threads = 2;
-  options.known = {path("one.jsonl")};
+  options.resume_from = path("one.jsonl");
   for (const SiteClass& c : tune(model, options).classes)
     for (const Trial& trial : c.trials) EXPECT_FALSE(trial.remembered);
 }
 
 TEST_F(TuneFiles, AMissingFileIsAnError) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   TuneOptions options = quick();
-  options.known = {path("none.jsonl")};
+  options.resume_from = path("none.jsonl");
   EXPECT_EQ(error_of([&] { tune(model, options); }),
             path("none.jsonl") + ": there is no such file of trials");
 }
 
 TEST(Tune, ProgressCanEndItAndNothingIsChanged) {
-  Model model = parse_filled(kTwoPlaces);
+  Model model = parse_filled(kTwoSites);
   const std::string before = snapshot(model);
   for (int stop : {1, 5, 20}) {
     TuneOptions options = quick();

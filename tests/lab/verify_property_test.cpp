@@ -33,7 +33,7 @@ TEST(VerifyProperty, RightRewritesPass) {
         verify(model, {.measure = {.inputs = {random_inputs(model, recipe.seed), "random"}}});
     ++rewritten;
     passed += result.passed();
-    EXPECT_NE(result.answer(), Answer::fail) << to_text(result) << print(model);
+    EXPECT_NE(result.answer(), VerifyVerdict::fail) << to_text(result) << print(model);
   };
   check_property("right rewrites pass", number("REFX_CASES", 600),
                  static_cast<std::uint64_t>(number("REFX_FIRST", 0)), property);

@@ -16,6 +16,7 @@
 #include "kit.h"
 #include "lab/verify/constants.h"
 #include "lab/verify/in_double.h"
+#include "refx/bisect.h"
 #include "rules/short_text.h"
 
 namespace refx {
@@ -44,7 +45,7 @@ constexpr const char* kDynamic = R"(graph():
     %y : f32[s0{2}, 4] [num_users=1] = call_function[target=aten.div.Tensor](args = (%x, 3.0), kwargs = {})
     return y)";
 
-TEST(Verify, RunsOnWhatItIsTold) {
+TEST(Verify, RunsOnTheGivenBatchAndInputs) {
   Model model = parse_filled(kDynamic);
   find_transformation("change-true-div-to-mul-by-inverse")(model);
   const Verification batch = verify(model, {.measure = {.batch = 7}});
@@ -89,11 +90,11 @@ TEST(Verify, PassesWhatTheTransformationsDo) {
   EXPECT_EQ(check.path, "output[0]");
   EXPECT_EQ(check.type, "f32[4, 8]");
   EXPECT_GT(check.original_error, 0);
-  EXPECT_GT(check.now.error, 0);
-  EXPECT_LT(check.relative(check.now.error), 1e-6);
-  EXPECT_LT(check.relative(check.meaning.error), 1e-15);
+  EXPECT_GT(check.native_error.error, 0);
+  EXPECT_LT(check.relative(check.native_error.error), 1e-6);
+  EXPECT_LT(check.relative(check.fp64_error.error), 1e-15);
   EXPECT_GT(check.l2, 0);
-  EXPECT_EQ(check.beyond, 0);
+  EXPECT_EQ(check.fraction_exceeding, 0);
   EXPECT_TRUE(result.warnings.empty()) << to_text(result);
 }
 
@@ -103,9 +104,9 @@ TEST(Verify, FailsOnASmallWrongChange) {
   EXPECT_FALSE(bad.passed());
   EXPECT_TRUE(bad.sets[0].outputs[0].passed());
   EXPECT_FALSE(bad.sets[0].outputs[1].passed());
-  EXPECT_NEAR(bad.sets[0].outputs[1].now.error, 1e-4, 1e-5);
-  EXPECT_EQ(bad.sets[0].outputs[1].beyond, 1);
-  EXPECT_EQ(bad.answer(), Answer::fail);
+  EXPECT_NEAR(bad.sets[0].outputs[1].native_error.error, 1e-4, 1e-5);
+  EXPECT_EQ(bad.sets[0].outputs[1].fraction_exceeding, 1);
+  EXPECT_EQ(bad.answer(), VerifyVerdict::fail);
   EXPECT_EQ(bad.reason().substr(0, 10), "output[1]:") << bad.reason();
   EXPECT_NE(to_text(bad).find("FAIL"), std::string::npos);
 }
@@ -152,8 +153,8 @@ TEST(Verify, JudgesOutputsAtTheEndsOfTheRange) {
       Editor editor(wrong);
       multiply(editor, by);
       editor.commit({"spoil", "spoil", "q", {}});
-      EXPECT_EQ(verify(wrong).answer(), Answer::fail) << to_text(verify(wrong));
-      EXPECT_EQ(verify(wrong, {.tolerance = 1e-3}).answer(), Answer::fail);
+      EXPECT_EQ(verify(wrong).answer(), VerifyVerdict::fail) << to_text(verify(wrong));
+      EXPECT_EQ(verify(wrong, {.tolerance = 1e-3}).answer(), VerifyVerdict::fail);
     }
   }
 }
@@ -167,9 +168,9 @@ TEST(Verify, MeasuresLossAtTheEndsOfTheRange) {
       Model wrong = of_size(size);
       Editor editor(wrong);
       multiply(editor, by);
-      editor.commit({"round", "round", "q", {{"approximate", true}}});
+      editor.commit({"round", "round", "q", {}, Numerics::approximate});
       const Verification result = verify(wrong, {.budget = 0.01});
-      EXPECT_EQ(result.answer(), Answer::fail) << to_text(result);
+      EXPECT_EQ(result.answer(), VerifyVerdict::fail) << to_text(result);
       EXPECT_NEAR(result.lossy->error / std::abs(by - 1), 1, 1e-6);
       EXPECT_EQ(verify(wrong, {.budget = 1.01 * std::abs(by - 1)}).verdict(), "lossy");
     }
@@ -181,9 +182,9 @@ TEST(Verify, AnErrorThatCannotBeMeasuredFails) {
   Model wrong = of_size(1e-300);
   Editor editor(wrong);
   for (int i = 0; i < 2; ++i) multiply(editor, 1e303);
-  editor.commit({"round", "round", "q", {{"approximate", true}}});
-  EXPECT_EQ(verify(wrong).answer(), Answer::fail) << to_text(verify(wrong));
-  EXPECT_EQ(verify(wrong, {.tolerance = 1e300}).answer(), Answer::fail);
+  editor.commit({"round", "round", "q", {}, Numerics::approximate});
+  EXPECT_EQ(verify(wrong).answer(), VerifyVerdict::fail) << to_text(verify(wrong));
+  EXPECT_EQ(verify(wrong, {.tolerance = 1e300}).answer(), VerifyVerdict::fail);
 }
 
 // What was a bfloat16 in every run is one in the model now, and rounded as it was.
@@ -200,7 +201,7 @@ graph():
   const std::string folded = model.state()[*model.state().begin()].name;
   const Verification good = verify(model), bad = verify(broken(model, folded, 0.1));
   EXPECT_TRUE(good.passed()) << to_text(good);
-  EXPECT_EQ(bad.answer(), Answer::fail) << to_text(bad);
+  EXPECT_EQ(bad.answer(), VerifyVerdict::fail) << to_text(bad);
 }
 
 // ---- constants: tables that the original computes in every run ----------------------------------
@@ -278,12 +279,12 @@ TEST(Verify, PassesTablesThatWereFolded) {
   const Model model = folded_rotary();
   const Verification result = verify(model, {.per_step = true, .power = true});
   EXPECT_TRUE(result.passed()) << to_text(result);
-  for (const SetCheck& set : result.sets) EXPECT_EQ(set.outputs[0].meaning.error, 0);
+  for (const SetCheck& set : result.sets) EXPECT_EQ(set.outputs[0].fp64_error.error, 0);
   EXPECT_TRUE(result.warnings.empty()) << to_text(result);
   ASSERT_EQ(result.power.size(), 2u);
   for (const StepPower& step : result.power) {
-    ASSERT_TRUE(step.noticed) << step.site;
-    EXPECT_LT(*step.noticed, 1e-6) << step.site;
+    ASSERT_TRUE(step.detected) << step.site;
+    EXPECT_LT(*step.detected, 1e-6) << step.site;
   }
 }
 
@@ -296,7 +297,7 @@ TEST(Verify, NoticesWrongTables) {
   const auto off_by_a_row = [](const at::Tensor& t) {
     return at::cat({t.slice(0, 1), t[23].unsqueeze(0)});
   };
-  const std::pair<const char*, Model> wrongs[] = {
+  const std::pair<const char*, Model> errors[] = {
       {"rolled", with_tables(right, cos.roll(1, 0), sin.roll(1, 0))},
       {"one of them rolled", with_tables(right, cos, sin.roll(1, 0))},
       {"swapped", with_tables(right, sin, cos)},
@@ -305,12 +306,12 @@ TEST(Verify, NoticesWrongTables) {
       {"one element", with_tables(right, cos, element)},
       {"in bfloat16", with_tables(right, cos.to(at::kBFloat16).to(at::kFloat), sin)},
   };
-  for (const auto& [name, wrong] : wrongs) {
+  for (const auto& [name, wrong] : errors) {
     const Verification result = verify(wrong, {.per_step = true});
-    EXPECT_EQ(result.answer(), Answer::fail) << name << "\n" << to_text(result);
+    EXPECT_EQ(result.answer(), VerifyVerdict::fail) << name << "\n" << to_text(result);
     ASSERT_EQ(result.steps.size(), 3u) << name;
     EXPECT_TRUE(result.steps[0].passed() && result.steps[1].passed()) << name;
-    EXPECT_EQ(result.steps[2].worst.answer, Answer::fail) << name;
+    EXPECT_EQ(result.steps[2].worst.answer, VerifyVerdict::fail) << name;
   }
 }
 
@@ -343,7 +344,7 @@ TEST(Verify, PassesTablesThatAreMoreExact) {
   ASSERT_FALSE(at::equal(table(exact, "folded_cos"), table(right, "folded_cos")));
   const Verification result = verify(exact);
   EXPECT_TRUE(result.passed()) << to_text(result);
-  EXPECT_GT(result.sets[0].outputs[0].meaning.error, 0);
+  EXPECT_GT(result.sets[0].outputs[0].fp64_error.error, 0);
 }
 
 // From literals alone, and without a fold: the inverse of a scale is rounded once.
@@ -366,7 +367,7 @@ return z)",
   EXPECT_TRUE(good.passed()) << to_text(good);
   const Model wrong = model("aten.rsub.Scalar(%root, 2.30941)", "aten.mul.Tensor");
   const Verification bad = verify(wrong, {.against = &divided});
-  EXPECT_EQ(bad.answer(), Answer::fail) << to_text(bad);
+  EXPECT_EQ(bad.answer(), VerifyVerdict::fail) << to_text(bad);
 }
 
 // The same bits on these inputs do not make the same model: its fp64 run tells more.
@@ -380,9 +381,9 @@ return y)",
   };
   const Model right = model("1e-12"), wrong = model("1e-9");
   const Verification result = verify(wrong, {.against = &right});
-  EXPECT_EQ(result.answer(), Answer::fail) << to_text(result);
+  EXPECT_EQ(result.answer(), VerifyVerdict::fail) << to_text(result);
   for (const SetCheck& set : result.sets)
-    EXPECT_EQ(set.outputs[0].now.error, set.outputs[0].original_error);
+    EXPECT_EQ(set.outputs[0].native_error.error, set.outputs[0].original_error);
 }
 
 TEST(Constants, AreStoredWhereTheRestReadsThem) {
@@ -434,10 +435,9 @@ TEST(Verify, CannotTellWhereRoundingDecides) {
   const Verification result = verify(unlucky, {.against = &lucky, .measure = {.inputs = inputs}});
   const OutputCheck& check = result.sets[0].outputs[0];
   EXPECT_LT(check.relative(check.original_error), 1e-6);
-  EXPECT_GT(check.relative(check.now.error), 1e-3);
-  EXPECT_EQ(result.answer(), Answer::cannot_tell) << to_text(result);
-  EXPECT_NE(result.reason().find("rounding alone may move it"), std::string::npos)
-      << result.reason();
+  EXPECT_GT(check.relative(check.native_error.error), 1e-3);
+  EXPECT_EQ(result.answer(), VerifyVerdict::cannot_tell) << to_text(result);
+  EXPECT_NE(result.reason().find("rounding alone may cause"), std::string::npos) << result.reason();
   EXPECT_FALSE(result.passed());
 }
 
@@ -445,6 +445,16 @@ TEST(Verify, ToleranceOverrides) {
   const Model wrong = broken(parse_filled(kAttention), "k.bias", 1e-4);
   EXPECT_TRUE(verify(wrong, {.tolerance = 1e-3}).passed());
   EXPECT_FALSE(verify(wrong, {.tolerance = 1e-9}).passed());
+}
+
+TEST(Verify, RefusesTolerancesThatAreNoLimit) {
+  const Model model = parse_filled(kAttention);
+  for (const double tolerance : {-1.0, double{INFINITY}, double{NAN}}) {
+    const std::string message = fmt::format(
+        "the tolerance must be a finite number greater than 0, such as 1e-3, not {}", tolerance);
+    EXPECT_EQ(error_of([&] { verify(model, {.tolerance = tolerance}); }), message);
+    EXPECT_EQ(error_of([&] { check_tolerance(model, {.tolerance = tolerance}); }), message);
+  }
 }
 
 TEST(Verify, ComparesWithAnotherModel) {
@@ -508,7 +518,7 @@ TEST(Verify, NonFiniteValuesMustStandInTheSamePlaces) {
   const Inputs inputs{{at::tensor({-1.f, 0.f, 1.f, 2.f})}, "here"};
   EXPECT_TRUE(verify(log, {.measure = {.inputs = inputs}}).passed());
   const Verification result = verify(relu, {.against = &log, .measure = {.inputs = inputs}});
-  EXPECT_EQ(result.sets[0].outputs[0].problem, "nan or inf stands in other places");
+  EXPECT_EQ(result.sets[0].outputs[0].problem, "NaN or inf is at other positions");
 }
 
 constexpr const char* kCounter = R"(buffer n : f32[1]
@@ -655,7 +665,7 @@ Model masked() {
   return model;
 }
 
-TEST(Verify, MasksDoNotHideWrongs) {
+TEST(Verify, MasksDoNotHideErrors) {
   const Model right = masked();
   for (const char* weight : {"q.weight", "q.bias", "k.weight", "v.weight"}) {
     Model wrong = right;
@@ -664,7 +674,7 @@ TEST(Verify, MasksDoNotHideWrongs) {
     editor.set_state(id, at::Tensor(wrong.state().tensor(id)) * 1.001);
     editor.commit({"break", "break", weight, {}});
     const Verification result = verify(wrong);
-    EXPECT_EQ(result.answer(), Answer::fail) << weight << "\n" << to_text(result);
+    EXPECT_EQ(result.answer(), VerifyVerdict::fail) << weight << "\n" << to_text(result);
   }
   Model merged = right;
   ASSERT_EQ(find_transformation("merge-linears")(merged).steps.size(), 1u);
@@ -692,12 +702,12 @@ TEST(Verify, ASmallRowDoesNotHideBehindALargeOne) {
     %z : f32[2, 8] [num_users=1] = call_function[target=aten.add.Tensor](args = (%y, 0.001), kwargs = {})
     return z)");
   const Verification result = verify(shifted, {.against = &right, .measure = {.inputs = inputs}});
-  EXPECT_EQ(result.answer(), Answer::fail) << to_text(result);
+  EXPECT_EQ(result.answer(), VerifyVerdict::fail) << to_text(result);
   // Of the large numbers it is less than a rounding.
   EXPECT_LT(0.001, 16 * 0x1p-24 * result.sets[0].outputs[0].scale);
   EXPECT_NE(result.reason().find("row 1 of 2"), std::string::npos) << result.reason();
   EXPECT_EQ(verify(wrong, {.against = &right, .measure = {.inputs = inputs}}).answer(),
-            Answer::fail);
+            VerifyVerdict::fail);
 }
 
 // The expert is chosen by the larger of two numbers that differ by less than rounding does.
@@ -723,12 +733,12 @@ TEST(Verify, CannotTellWhereADecisionIsTooClose) {
     x[2][5] = std::nextafter(1 + 0.001f * static_cast<float>(i), 2.f);
     const Inputs inputs{{x}, "here"};
     const Verification result = verify(b, {.against = &a, .measure = {.inputs = inputs}});
-    const bool differs = result.sets[0].outputs[0].now.error > 1e-3;
+    const bool differs = result.sets[0].outputs[0].native_error.error > 1e-3;
     flipped |= differs;
     if (differs) {
-      EXPECT_EQ(result.answer(), Answer::cannot_tell) << to_text(result);
+      EXPECT_EQ(result.answer(), VerifyVerdict::cannot_tell) << to_text(result);
     } else {
-      EXPECT_NE(result.answer(), Answer::fail) << to_text(result);
+      EXPECT_NE(result.answer(), VerifyVerdict::fail) << to_text(result);
     }
   }
   EXPECT_TRUE(flipped);
@@ -747,7 +757,7 @@ TEST(Verify, CannotTellWithoutADoubleUnlessTheBitsAreTheSame) {
   const Model one = model(3), same = model(3), other = model(3.001);
   EXPECT_TRUE(verify(same, {.against = &one}).passed());
   const Verification result = verify(other, {.against = &one});
-  EXPECT_EQ(result.answer(), Answer::cannot_tell) << to_text(result);
+  EXPECT_EQ(result.answer(), VerifyVerdict::cannot_tell) << to_text(result);
   EXPECT_NE(result.reason().find("'bits'"), std::string::npos) << result.reason();
 }
 
@@ -755,9 +765,9 @@ TEST(Verify, SaysHowSmallAWrongItWouldNotice) {
   const Verification result = verify(rewritten(), {.power = true});
   ASSERT_EQ(result.power.size(), 3u) << to_text(result);
   for (const StepPower& step : result.power) {
-    ASSERT_TRUE(step.noticed) << step.transformation;
-    EXPECT_LT(*step.noticed, 1e-5) << step.transformation;
-    EXPECT_GT(*step.noticed, 1e-11) << step.transformation;
+    ASSERT_TRUE(step.detected) << step.transformation;
+    EXPECT_LT(*step.detected, 1e-5) << step.transformation;
+    EXPECT_GT(*step.detected, 1e-11) << step.transformation;
   }
 }
 
@@ -792,8 +802,8 @@ TEST(Verify, NamesStepsThatTheInputsDoNotReach) {
   ASSERT_EQ(result.warnings.size(), 1u) << to_text(result);
   EXPECT_NE(result.warnings[0].find("step 2"), std::string::npos) << result.warnings[0];
   EXPECT_NE(result.warnings[0].find("do not reach it"), std::string::npos) << result.warnings[0];
-  EXPECT_TRUE(result.power[0].noticed);
-  EXPECT_FALSE(result.power[1].noticed);
+  EXPECT_TRUE(result.power[0].detected);
+  EXPECT_FALSE(result.power[1].detected);
 }
 
 TEST(InDouble, WidensTheDtypesThatTheGraphAsksFor) {
@@ -843,8 +853,8 @@ TEST(VerifyText, ShowsNoBoundWhereNoneWasNeeded) {
     const std::size_t at = text.find("\n  y ") + 1;
     return text.substr(at, text.find('\n', at) - at);
   };
-  EXPECT_NE(row().find("0        -        0"), std::string::npos) << row();
-  v.sets[0].outputs[0].answer = Answer::fail;
+  EXPECT_NE(row().find("0     -        0"), std::string::npos) << row();
+  v.sets[0].outputs[0].answer = VerifyVerdict::fail;
   EXPECT_EQ(row().find('-'), std::string::npos) << row();
 }
 

@@ -116,9 +116,9 @@ TEST(LinearView, TensorsThatCannotBeRewritten) {
       {"parameter fc.weight : f32[2, 3, 4]\nparameter fc.bias : f32[3]\n",
        "its weight is not a matrix"},
       {"buffer fc.weight : i64[3, 4]\nparameter fc.bias : f32[3]\n",
-       "'fc.weight' is Long, not a floating-point type that refx computes with"},
+       "'fc.weight' is Long, not a floating-point type that refx supports"},
       {"buffer fc.weight : c64[3, 4]\nparameter fc.bias : f32[3]\n",
-       "'fc.weight' is ComplexFloat, not a floating-point type that refx computes with"},
+       "'fc.weight' is ComplexFloat, not a floating-point type that refx supports"},
       {"parameter fc.weight : f32[3, 4]\nparameter fc.bias : f32[3] shares=fc.weight\n",
        "'fc.weight' shares its memory with another tensor"},
   };
@@ -163,8 +163,11 @@ TEST(ConvolutionView, EverySpelling) {
        "transposed x * fc.weight + fc.bias"},
       {"call_function[target=aten.conv2d.default](args = (%x, %x))",
        "x * ?: its weight is an input, not stored"},
-      {"call_function[target=aten.conv1d.default](args = (%x, %w, %b))", "no"},
-      {"call_function[target=aten.conv3d.default](args = (%x, %w, %b))", "no"},
+      {"call_function[target=aten.conv1d.default](args = (%x, %w, %b))",
+       "1d x * fc.weight + fc.bias: its weight does not have the dimensions of the convolution"},
+      {"call_function[target=aten.conv_transpose3d.input](args = (%x, %w, %b))",
+       "3d transposed x * fc.weight + fc.bias: its weight does not have the dimensions of the "
+       "convolution"},
       {"call_function[target=my.conv2d.default](args = (%x, %w, %b))", "no"},
       {"call_method[target=conv2d](args = (%x, %w, %b))", "no"},
   };
@@ -177,7 +180,8 @@ TEST(ConvolutionView, EverySpelling) {
       {"torch.nn.Conv2d(groups=2)", "groups 2 x * fc.weight + fc.bias"},
       {"torch.nn.Conv2d()", "x * fc.weight + fc.bias"},
       {"torch.nn.ConvTranspose2d(groups=2)", "transposed groups 2 x * fc.weight + fc.bias"},
-      {"torch.nn.Conv1d()", "no"},
+      {"torch.nn.Conv1d()",
+       "1d x * fc.weight + fc.bias: its weight does not have the dimensions of the convolution"},
       {"torch.nn.LazyConv2d()", "no"},
       {"mine.Conv2d()", "no"},
   };
@@ -186,7 +190,30 @@ TEST(ConvolutionView, EverySpelling) {
         convolution_in(with_node(fmt::format("{}module fc : {}\n", declared, type), "", call), "y"),
         seen);
   EXPECT_EQ(convolution_in(with_node(kLinear, kLifted, rows[0].node), "y"),
-            "x * fc.weight + fc.bias: it is not a two-dimensional convolution");
+            "x * fc.weight + fc.bias: its weight does not have the dimensions of the convolution");
+}
+
+TEST(ConvolutionView, OfSequencesAndVolumes) {
+  for (int dims : {1, 3}) {
+    const std::string declared =
+        fmt::format("parameter fc.weight : f32[4, 2{}]\nparameter fc.bias : f32[4]\n",
+                    dims == 1 ? ", 3" : ", 3, 3, 3");
+    const auto seen = [&](const std::string& target, const std::string& more) {
+      return convolution_in(
+          with_node(declared, kLifted,
+                    fmt::format("call_function[target={}](args = (%x, %w, %b{}))", target, more)),
+          "y");
+    };
+    EXPECT_EQ(seen(fmt::format("aten.conv{}d.default", dims), ""),
+              fmt::format("{}d x * fc.weight + fc.bias", dims));
+    EXPECT_EQ(seen(fmt::format("torch.nn.functional.conv_transpose{}d", dims), ""),
+              fmt::format("{}d transposed x * fc.weight + fc.bias", dims));
+    EXPECT_EQ(seen("aten.convolution.default", ", [1], [0], [1], False, [0], 2"),
+              fmt::format("{}d groups 2 x * fc.weight + fc.bias", dims));
+    const std::string module = fmt::format("{}module fc : torch.nn.Conv{}d()\n", declared, dims);
+    EXPECT_EQ(convolution_in(with_node(module, "", "call_module[target=fc](args = (%x,))"), "y"),
+              fmt::format("{}d x * fc.weight + fc.bias", dims));
+  }
 }
 
 const std::string kNorm =
@@ -249,7 +276,7 @@ TEST(BatchNormView, Modules) {
        "x by bn.running_mean bn.running_var none none eps 1e-05"},
       {"parameter bn.weight : f32[4]\nmodule bn : torch.nn.BatchNorm2d()\n",
        "x by ? ? bn.weight none eps 1e-05: the batch norm has no running statistics"},
-      {fmt::format("{}module bn : torch.nn.BatchNorm3d()\n", kNorm), "no"},
+      {fmt::format("{}module bn : torch.nn.BatchNorm3d()\n", kNorm), all("1e-05")},
       {fmt::format("{}module bn : torch.nn.SyncBatchNorm()\n", kNorm), "no"},
       {fmt::format("{}module bn : torch.nn.InstanceNorm2d()\n", kNorm), "no"},
   };
@@ -280,7 +307,7 @@ graph():
   EXPECT_EQ(param_in(model, "w"), "fc.weight: 'fc.weight' is used in more than one place");
   EXPECT_EQ(param_in(model, "t"), "tied: 'tied' shares its memory with another tensor");
   EXPECT_EQ(param_in(model, "i"),
-            "ids: 'ids' is Long, not a floating-point type that refx computes with");
+            "ids: 'ids' is Long, not a floating-point type that refx supports");
   EXPECT_EQ(param_in(model, "x"), "is an input, not stored");
   EXPECT_EQ(param_in(model, "z"), "is computed, not stored");
 }

@@ -91,9 +91,9 @@ TEST(DivisionView, EverySpelling) {
       // A division that stays one.
       {"call_function[target=aten.div.Tensor_mode](args = (%t, 8), kwargs = {rounding_mode: "
        "\"floor\"})",
-       "t / 8: it rounds its result"},
+       "t / 8: it has a rounding mode"},
       {"call_function[target=torch.div](args = (%t, 8), kwargs = {out: %t})",
-       "t / 8: it writes into a given tensor"},
+       "t / 8: it writes into a tensor given as `out`"},
       {"call_function[target=operator.truediv](args = (%l, 8))", "l / 8: it divides integers"},
       {"call_function[target=operator.truediv](args = (%size, 8))",
        "size / 8: it divides integers"},

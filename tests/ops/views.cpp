@@ -5,13 +5,13 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include "book/result_types.h"
 #include "ops/batch_norm.h"
 #include "ops/div.h"
-#include "ops/inference.h"
 #include "ops/layer.h"
-#include "ops/memory.h"
 #include "ops/no_op.h"
 #include "ops/param.h"
+#include "ops/writes.h"
 #include "refx/error.h"
 
 namespace refx::testing {
@@ -29,8 +29,8 @@ std::string name_of(const Model& model, const Param& param) {
   return param.state ? model.state()[param.state].name : "?";
 }
 
-std::string with_problem(const std::string& text, const std::string& problem) {
-  return problem.empty() ? text : text + ": " + problem;
+std::string with_problem(const std::string& text, const std::optional<Reason>& problem) {
+  return problem ? text + ": " + to_string(*problem) : text;
 }
 
 std::string layer_text(const Model& model, const Layer& layer, const std::string& before) {
@@ -55,7 +55,8 @@ std::string convolution_in(const Model& model, std::string_view node) {
   const auto conv = ConvOp::match(model, find(model, node));
   if (!conv) return "no";
   const std::string groups = conv->groups == 1 ? "" : fmt::format("groups {} ", conv->groups);
-  return layer_text(model, *conv, (conv->transposed ? "transposed " : "") + groups);
+  const std::string dims = conv->dims == 2 ? "" : fmt::format("{}d ", conv->dims);
+  return layer_text(model, *conv, dims + (conv->transposed ? "transposed " : "") + groups);
 }
 
 std::string norm_in(const Model& model, std::string_view node) {
@@ -104,16 +105,16 @@ bool column_slice_will_do(const Model& model, std::string_view value, std::int64
 }
 
 bool may_be_integer_in(const Model& model, std::string_view node) {
-  return may_be_integer(model, find(model, node));
+  return book::may_be_integer(model, find(model, node));
 }
 
 std::string rank_in(const Model& model, std::string_view node) {
-  const auto rank = known_rank(model, find(model, node));
+  const auto rank = book::known_rank(model, find(model, node));
   return rank ? std::to_string(*rank) : "?";
 }
 
 std::string dtype_in(const Model& model, std::string_view node) {
-  const auto dtype = known_dtype(model, find(model, node));
+  const auto dtype = book::known_dtype(model, find(model, node));
   return dtype ? c10::toString(*dtype) : "?";
 }
 
@@ -124,9 +125,10 @@ std::string no_op_in(const Model& model, std::string_view node) {
 std::string param_in(const Model& model, std::string_view node) {
   const Arg arg = find(model, node);
   const auto param = param_of(model, &arg);
-  if (!param) return std::string(why_not_stored(model, &arg));
-  std::string problem = why_shared(model, *param);
-  if (problem.empty()) problem = why_no_numbers(model, *param);
+  if (!param)
+    return is_graph_input(model, &arg) ? "is an input, not stored" : "is computed, not stored";
+  std::optional<Reason> problem = why_shared(model, *param);
+  if (!problem) problem = why_not_readable(model, *param);
   return with_problem(name_of(model, *param), problem);
 }
 

@@ -3,6 +3,7 @@
 // Histories that nobody but an attacker writes: each is an Error that says what is wrong with it,
 // or a history like any other, which can be reversed and saved.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,7 +16,7 @@
 #include "mutate_json.h"
 #include "refx/detach.h"
 #include "refx/original.h"
-#include "refx/verify.h"
+#include "refx/pt2.h"
 
 namespace refx::testing {
 namespace {
@@ -208,11 +209,11 @@ TEST(CraftedHistory, AFieldIsThereOnceAndOfItsKind) {
   expect_refusal([](Json& h) { h["steps"][0]["edits"][2].erase("value"); },
                  "steps[0].edits[2]: 'value' is missing");
   expect_refusal([](Json& h) { h["steps"][0]["site"] = Json::scalar("1"); },
-                 "steps[0]: 'site' is not a text");
+                 "steps[0]: 'site' is not a string");
   expect_refusal([](Json& h) { h["steps"][0]["nodes"] = Json::quoted("n"); },
                  "'nodes' is not a list");
   expect_refusal([](Json& h) { edit(h, 0, 4)["value"]["marks"] = Json::scalar("1"); }, "'marks'");
-  expect_refusal([](Json& h) { h.fields.push_back(h.fields.back()); }, "stands twice");
+  expect_refusal([](Json& h) { h.fields.push_back(h.fields.back()); }, "appears twice");
   expect_refusal([](Json& h) { edit(h, 0, 4)["value"]["args"].items.push_back(Json::nest(200)); },
                  "nested too deeply");
   expect_refusal([](Json& h) { h["steps"][0]["made"][0]["hash"].text[3] = 'x'; }, "is not a hash");
@@ -272,7 +273,8 @@ void expect_log(const std::vector<StepLabel>& log, const Model& model) {
     EXPECT_EQ(label.id, step->id);
     EXPECT_EQ(label.transformation, step->transformation);
     EXPECT_EQ(label.site, step->site);
-    EXPECT_EQ(label.marked_lossy, is_marked_lossy(*step++));
+    EXPECT_EQ(label.numerics, step->numerics);
+    ++step;
   }
 }
 
@@ -291,9 +293,28 @@ TEST(CraftedHistory, TheLogIsReadWithoutTheStepsThatItNames) {
     const std::string path = copies.with(history);
     const auto log = read_log(path);
     ASSERT_TRUE(log);
-    EXPECT_EQ((*log)[3].marked_lossy, std::string_view(value) == "true");
+    const bool is_marked = std::string_view(value) == "true";
+    EXPECT_EQ((*log)[3].numerics, is_marked ? Numerics::approximate : Numerics::preserved);
     expect_log(*log, load(path));
   }
+  // The member of today decides, whatever the parameter says.
+  for (const char* parameter : {"true", "false"})
+    for (const Numerics numerics : {Numerics::preserved, Numerics::approximate}) {
+      history["steps"][3]["parameters"]["approximate"] = Json::scalar(parameter);
+      history["steps"][3]["numerics"] = Json::scalar(fmt::format("\"{}\"", to_string(numerics)));
+      const std::string path = copies.with(history);
+      const auto log = read_log(path);
+      ASSERT_TRUE(log);
+      EXPECT_EQ((*log)[3].numerics, numerics);
+      const Model model = load(path);
+      expect_log(*log, model);
+      const std::string again = path + ".again.pt2";
+      save(model, again);
+      expect_log(read_log(again).value(), model);
+    }
+  history["steps"][3]["numerics"] = Json::scalar("\"rough\"");
+  EXPECT_NE(error_of([&] { read_log(copies.with(history)); }).find("unknown numerics 'rough'"),
+            std::string::npos);
   history = whole;
   history["steps"][3]["edits"] = Json::scalar("7");
   std::string path = copies.with(history);

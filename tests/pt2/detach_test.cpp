@@ -16,6 +16,7 @@
 #include "pt2/small_file.h"
 #include "refx/editor.h"
 #include "refx/original.h"
+#include "refx/pt2.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
 
@@ -60,7 +61,7 @@ TEST_F(Detach, OriginalsComeBackAfterAFile) {
   EXPECT_EQ(read_file(file("fast.pt2")), read_file(file("full.pt2")));
 }
 
-TEST_F(Detach, AnOldFileGoesBack) {
+TEST_F(Detach, AnOldFileIsReversed) {
   const std::string base = "tests/data/pt2/convolutions.pt2";
   Model model = load("tests/data/pt2/convolutions.slim.pt2");
   EXPECT_FALSE(detached(model).empty());

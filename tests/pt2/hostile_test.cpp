@@ -10,7 +10,6 @@
 #include "archive/files.h"
 #include "kit.h"
 #include "pt2/history_file.h"
-#include "refx/original.h"
 #include "refx/pt2.h"
 #include "refx/registry.h"
 #include "refx/reverse.h"
@@ -53,7 +52,8 @@ class Hostile : public ::testing::Test {
   void refit() {
     std::string& history = record(kHistory);
     const auto at = history.find("\"fits\": \"") + 9;
-    history.replace(at, 16, fit_of(model(), record(kWeightsConfig), record(kConstantsConfig)));
+    history.replace(at, 16,
+                    program_fingerprint(model(), record(kWeightsConfig), record(kConstantsConfig)));
   }
 
   std::string& model() { return record("models/model.json"); }
@@ -89,11 +89,11 @@ TEST_F(Hostile, KeysThatStandTwiceAreRefused) {
   load(file());
   const std::string whole = model();
   replace(model(), "\"graph_module\": {", "\"graph_module\": {}, \"graph\\u005fmodule\": {");
-  expect_refused("the key 'graph_module' stands twice");
+  expect_refused("the key 'graph_module' appears twice");
   model() = whole;
   std::string& config = record(kWeightsConfig);
   replace(config, "\"path_name\":", "\"path_name\": \"weight_1\", \"path_name\":");
-  expect_refused("the key 'path_name' stands twice");
+  expect_refused("the key 'path_name' appears twice");
 }
 
 TEST_F(Hostile, TheProgramIsWhatTheHistoryMakesOfTheOriginal) {
@@ -148,7 +148,7 @@ TEST_F(Hostile, TensorsOfOneRecordHaveOneType) {
   expect_refused("record 'data/weights/weight_0' has tensors of two dtypes");
 }
 
-TEST_F(Hostile, AListOfTensorsIsNoTensor) {
+TEST_F(Hostile, AListOfTensorsIsNotATensor) {
   for (const std::string_view config : {kWeightsConfig, kConstantsConfig}) {
     take(small_);
     const std::string name(config.substr(config.rfind('/') + 1));

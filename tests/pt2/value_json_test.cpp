@@ -25,7 +25,7 @@ Arg there_and_back(const Arg& arg) {
   });
 }
 
-TEST(ValueJson, EveryByteIsEscapedWhereverItStands) {
+TEST(ValueJson, EveryByteIsEscapedAtEveryPosition) {
   for (int byte = 0; byte < 256; ++byte)
     for (std::size_t at = 0; at < 20; ++at) {
       std::string text(20, 'x'), expected = "\"";

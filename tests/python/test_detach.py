@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files without their originals: `refx detach`, and `--base`, which brings them back."""
+"""Files without their originals: `refx detach` removes them, `--base` supplies them."""
 
 import json
 import struct
@@ -66,7 +66,7 @@ def files(refx, tmp_path_factory):
     """m.pt2, the quantized q.pt2, and slim.pt2, which is without its originals."""
     folder = tmp_path_factory.mktemp("detach")
     export(folder / "m.pt2")
-    refx("apply", folder / "m.pt2", "quantize-linear-int8", "--except", "q.*", "--except", "k.*", "-o", folder / "q.pt2")
+    refx("apply", folder / "m.pt2", "quantize-linear-int8", "--exclude", "q.*", "--exclude", "k.*", "-o", folder / "q.pt2")
     refx("detach", folder / "q.pt2", "-o", folder / "slim.pt2")
     return folder
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every include points down: the order of floors stands in CONTRIBUTING.md, and is read there."""
+"""Every include points down: CONTRIBUTING.md has the order of the floors."""
 
 import re
 from pathlib import Path

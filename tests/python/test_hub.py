@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that ship with refx find every layer that they are for in models of transformers, N of N."""
+"""The rules that ship with refx match every layer that they should match in models of transformers, N of N."""
 
 import collections
 
@@ -12,12 +12,12 @@ from conftest import HERE, load
 pytest.importorskip("transformers")
 hub = pytest.importorskip("hub")
 
-KINDS = {"attention": ("attention-written-out", "attention-written-out-masked", "attention-written-out-filled"),
-         "heads": ("attention-with-repeated-heads",),
-         "norm": ("layer-norm-in-parts", "layer-norm-written-out"),
-         "rms": ("rms-norm-written-out",),
-         "gelu": ("gelu-written-out", "gelu-tanh-written-out"),
-         "silu": ("silu-written-out",)}
+KINDS = {"attention": ("fuse-attention", "fuse-attention-where", "fuse-attention-masked-fill"),
+         "heads": ("fuse-attention-repeated-heads",),
+         "norm": ("fuse-native-layer-norm", "fuse-layer-norm"),
+         "rms": ("fuse-rms-norm",),
+         "gelu": ("fuse-gelu", "fuse-gelu-tanh"),
+         "silu": ("fuse-silu",)}
 
 
 def close(a, b):
@@ -53,10 +53,11 @@ def test_every_layer_is_found(version, name, refx, exports, tmp_path):
     path, fast, back = exports(version, name), tmp_path / "fast.pt2", tmp_path / "back.pt2"
     rules = [t["name"] for t in refx("list", "--json").json()
              if t["preserves_computation"] and t["name"].startswith(
-                 ("linear-", "matmul-", "attention-", "layer-norm", "rms-", "gelu-", "silu-"))]
+                 ("fuse-linear", "remove-reshapes", "fuse-matmul", "split-baddbmm", "reshape-attention", "fuse-attention",
+                  "fuse-layer-norm", "fuse-native-layer-norm", "fuse-rms-norm", "fuse-gelu", "fuse-silu"))]
     steps = collections.Counter(s["transformation"] for s in refx("apply", path, *rules, "-o", fast, "--json").json()["steps"])
     found = {kind: sum(steps[rule] for rule in names) for kind, names in KINDS.items()}
-    found["linear"] = steps["linear-written-out"] + steps["linear-written-out-turned"]
+    found["linear"] = steps["fuse-linear"] + steps["fuse-linear-transposed"]
     expected = dict.fromkeys(found, 0) | hub.MODELS[name][1]
     if name == "gpt2":
         expected["linear"] = 8  # its Conv1D

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make python` leaves an environment that knows of the package, and forgets it with `pip uninstall`."""
+"""`make python` installs the package into the environment, and `pip uninstall` removes it."""
 
 import json
 import subprocess

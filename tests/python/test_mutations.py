@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether `refx verify` notices what is wrong, and only that.
+"""Whether `refx verify` detects planted errors, and reports nothing else.
 
-Wrongs are planted into exported and into rewritten programs, and judged, by torch alone (wrongs.py): one that moves
-a result by a ten-thousandth of its scale in fp64, or by a hundredth where 16-bit types are at work, must be noticed.
+Errors are planted into exported and into rewritten programs, and judged, by torch alone (planted_errors.py): one that moves
+a result by a ten-thousandth of its scale in fp64, or by a hundredth where 16-bit types are at work, must be detected.
 By default a few of each model, chosen by seed: of a kind the one that moves the results least. REFX_MUTATIONS=all
 plants everything.
 """
@@ -16,7 +16,7 @@ import random
 import pytest
 import torch
 
-import wrongs
+import planted_errors
 from conftest import SUMMARY, load
 from models import BIAS, CONV, DIV, MERGE, NORM
 
@@ -27,7 +27,7 @@ POOL = concurrent.futures.ThreadPoolExecutor(2)
 
 
 class Tally:
-    """How many of what, by model and by kind of wrong."""
+    """How many of what, by model and by kind of error."""
 
     def __init__(self):
         self.models, self.kinds = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
@@ -37,10 +37,10 @@ class Tally:
         shown = {name: c for name, c in self.models.items() if ALL or c["missed"]}
         shown |= {f"all {len(self.models)} models": total}
         for name, c in shown.items():
-            yield (f"{name}: {c['noticed']} of {c['planted']} planted wrongs noticed, {c[UNKNOWN]} \"cannot tell\", "
+            yield (f"{name}: {c['detected']} of {c['planted']} planted errors detected, {c[UNKNOWN]} \"cannot tell\", "
                    f"{c['missed']} missed; {c['small']} too small, {c['rows']} of them move a row; "
                    f"{c['passed']} of {c['right']} right rewrites pass")
-        yield "noticed, by kind: " + ", ".join(f"{kind} {c['noticed']}/{c['planted']}" for kind, c in sorted(self.kinds.items()))
+        yield "detected, by kind: " + ", ".join(f"{kind} {c['detected']}/{c['planted']}" for kind, c in sorted(self.kinds.items()))
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +63,12 @@ def verdict(result):
 @dataclasses.dataclass
 class Case:
     program: torch.export.ExportedProgram
-    wrong: wrongs.Wrong
+    error: planted_errors.PlantedError
     inputs: int
     moved: float
 
     def __str__(self):
-        return f"{self.wrong}, inputs {self.inputs}: moved by {self.moved:.2g}"
+        return f"{self.error}, inputs {self.inputs}: moved by {self.moved:.2g}"
 
 
 class Bench:
@@ -78,10 +78,10 @@ class Bench:
         self.made, self.folder = made, folder
         self.original = load(made.original)
         self.inputs = [self.original.example_inputs, *made.entry.example().more]
-        self.run = wrongs.in_its_own_types if made.entry.random else wrongs.exactly
+        self.run = planted_errors.in_its_own_types if made.entry.random else planted_errors.exactly
         self.right = [self.run(self.original, *i) for i in self.inputs]
-        self.types = wrongs.dtypes(self.original)
-        self.least = 1e-2 if wrongs.is_half(self.original) else 1e-4
+        self.types = planted_errors.dtypes(self.original)
+        self.least = 1e-2 if planted_errors.is_half(self.original) else 1e-4
         for i, inputs in enumerate(self.inputs):
             torch.save(inputs, self.inputs_file(i))
 
@@ -89,34 +89,34 @@ class Bench:
         return self.folder / f"{i}.pt"
 
     def cases(self, program, planted, counts):
-        """The wrongs that must be noticed."""
-        for i, wrong in enumerate(planted):
+        """The errors that must be detected."""
+        for i, error in enumerate(planted):
             at = i % len(self.inputs)
-            with wrong.planted():
-                moved, by_row = wrongs.movement(self.run(program, *self.inputs[at]), self.right[at], self.types)
+            with error.planted():
+                moved, by_row = planted_errors.movement(self.run(program, *self.inputs[at]), self.right[at], self.types)
             counts["small"] += moved < self.least
             counts["rows"] += moved < self.least <= by_row
             if moved >= self.least:
-                yield Case(program, wrong, at, moved)
+                yield Case(program, error, at, moved)
 
     def verify(self, refx, case, number):
         """The future verdict. The file's own inputs are given only every other time."""
         path = self.folder / f"{number}.pt2"
-        with case.wrong.planted():
+        with case.error.planted():
             torch.export.save(case.program, path)
         given = ["--inputs", self.inputs_file(case.inputs)] if case.inputs or number % 2 else []
         return POOL.submit(refx, "verify", path, "--against", self.made.original, *given, "--json", code=None)
 
 
 def some(planted, seed):
-    """Up to four wrongs of each kind, the kinds mixed."""
+    """Up to four errors of each kind, the kinds mixed."""
     if ALL:
         return planted
     random.Random(seed).shuffle(planted)
     by_kind = collections.defaultdict(list)
-    for wrong in planted:
-        by_kind[wrong.kind].append(wrong)
-    return [wrong for of_kind in by_kind.values() for wrong in of_kind[:4]]
+    for error in planted:
+        by_kind[error.kind].append(error)
+    return [error for of_kind in by_kind.values() for error in of_kind[:4]]
 
 
 def hardest(cases, count):
@@ -125,7 +125,7 @@ def hardest(cases, count):
         return cases
     least = {}
     for case in cases:
-        least[case.wrong.kind] = min(case, least.get(case.wrong.kind, case), key=lambda c: c.moved)
+        least[case.error.kind] = min(case, least.get(case.error.kind, case), key=lambda c: c.moved)
     return list(least.values())[:count]
 
 
@@ -133,24 +133,24 @@ def attends(program):
     return any("attention" in str(n.target) or "softmax" in str(n.target) for n in program.graph.nodes)
 
 
-def test_planted_wrongs_are_noticed(made, refx, tally, tmp_path):
+def test_planted_errors_are_detected(made, refx, tally, tmp_path):
     if not made.entry.runs:
         pytest.skip("not to be run without Python")
     counts = tally.models[made.name]
     bench = Bench(made, tmp_path)
     many = 5 if attends(bench.original) else 2
-    cases = hardest([*bench.cases(bench.original, some(wrongs.wrongs(bench.original), made.name), counts)], many)
+    cases = hardest([*bench.cases(bench.original, some(planted_errors.candidates(bench.original), made.name), counts)], many)
     if made.entry.sites:
         rewritten = load(made.file("all"))
-        planted = [*wrongs.wrongs(rewritten), *wrongs.folded_with_other_eps(rewritten, bench.original)]
+        planted = [*planted_errors.candidates(rewritten), *planted_errors.folded_with_other_eps(rewritten, bench.original)]
         cases += hardest([*bench.cases(rewritten, some(planted, made.name), counts)], many // 2)
     verdicts = [verdict(f.result()) for f in [bench.verify(refx, case, i) for i, case in enumerate(cases)]]
     enough = (FAIL,) if made.entry.smooth else (FAIL, UNKNOWN)
     missed = [f"{case}: {said}" for case, said in zip(cases, verdicts) if said not in enough]
     counts["missed"] += len(missed)
     for case, said in zip(cases, verdicts):
-        for counter in (counts, tally.kinds[case.wrong.kind]):
-            counter.update(["planted", "noticed" if said == FAIL else said])
+        for counter in (counts, tally.kinds[case.error.kind]):
+            counter.update(["planted", "detected" if said == FAIL else said])
     assert not missed, f"{len(missed)} of {len(cases)}:\n" + "\n".join(missed)
 
 
@@ -168,22 +168,22 @@ def test_folded_tables_pass(folded, refx):
     path, _ = folded
     said = refx("verify", path, "--per-step", "--power", "--json").json()
     assert said["verdict"] == PASS and not said["warnings"]
-    assert all(output["in_fp64"]["error"] == 0 for inputs in said["sets"] for output in inputs["outputs"])
+    assert all(output["fp64_error"]["error"] == 0 for inputs in said["sets"] for output in inputs["outputs"])
 
 
-def test_wrong_tables_are_noticed(folded, refx, tmp_path):
+def test_wrong_tables_are_detected(folded, refx, tmp_path):
     path, original = folded
     planted = []
     for program in load(path), load(original):
-        for wrong in wrongs.wrongs(program):
-            if wrong.kind in ("wrong table", "wrong frequencies"):
-                planted.append((wrong, tmp_path / f"{len(planted)}.pt2"))
-                with wrong.planted():
+        for error in planted_errors.candidates(program):
+            if error.kind in ("wrong table", "wrong frequencies"):
+                planted.append((error, tmp_path / f"{len(planted)}.pt2"))
+                with error.planted():
                     torch.export.save(program, planted[-1][1])
     assert len(planted) == 3 + 3 + 1 + 2  # of cosines, of sines, swapped; frequencies in both programs
-    for wrong, file in planted:
+    for error, file in planted:
         result = refx("verify", file, "--against", original, "--json", code=None)
-        assert verdict(result) == FAIL, f"{wrong}\n{result}"
+        assert verdict(result) == FAIL, f"{error}\n{result}"
 
 
 def test_right_rewrites_pass(made, refx, tally, tmp_path):

@@ -68,7 +68,7 @@ def tensors(path):
 @pytest.mark.parametrize("start", ["net", "fast"])
 def test_an_excluded_layer_is_bit_identical_in_the_result(refx, request, start, module, tmp_path):
     path, out = request.getfixturevalue(start), tmp_path / "small.pt2"
-    steps = refx("apply", path, STORE, "--except", module, "-o", out, "--json").json()["steps"]
+    steps = refx("apply", path, STORE, "--exclude", module, "-o", out, "--json").json()["steps"]
     assert steps
     before, after = tensors(path), tensors(out)
     # A merged layer has the rows of all its members.
@@ -106,7 +106,7 @@ def test_sites_have_one_name_before_and_after_other_rewrites(refx, net, fast):
 
 
 def test_tune_and_sensitivity_leave_out_what_is_excluded(refx, fast, tmp_path):
-    found = refx("sensitivity", fast, STORE, "--site", "blocks.1", "--except", "*.fc1", "--json").json()
+    found = refx("sensitivity", fast, STORE, "--site", "blocks.1", "--exclude", "*.fc1", "--json").json()
     assert found["steps"] and all(step["site"].startswith("blocks.1.") for step in found["steps"])
     assert not any("fc1" in step["site"] for step in found["steps"])
     out = tmp_path / "tuned.pt2"
@@ -119,7 +119,7 @@ def test_the_node_of_a_merged_layer_protects_what_it_became(refx, net, tmp_path)
     merged = tmp_path / "merged.pt2"
     refx("apply", net, "merge-linears", "-o", merged)
     every = refx("inspect", merged, STORE, "--json").json()["sites"]
-    kept = refx("inspect", merged, STORE, "--except", "linear_1", "--json").json()["sites"]  # blocks.0.k
+    kept = refx("inspect", merged, STORE, "--exclude", "linear_1", "--json").json()["sites"]  # blocks.0.k
     assert [site["site"] for site in every if site not in kept] == ["blocks.0.{q,k,v}"]
 
 
@@ -147,7 +147,7 @@ after:
 """
 
 
-def test_a_step_that_is_dropped_for_want_of_its_rule_is_said(refx, tmp_path):
+def test_reports_a_step_that_is_dropped_because_its_rule_is_missing(refx, tmp_path):
     """The second rule's step is built on the first one's."""
     path, both, back = (tmp_path / name for name in ("a.pt2", "b.pt2", "c.pt2"))
     rules = tmp_path / "r.refx"
@@ -156,8 +156,8 @@ def test_a_step_that_is_dropped_for_want_of_its_rule_is_said(refx, tmp_path):
     refx("apply", path, "relu-twice", "clamp-again", "--rules", rules, "-o", both)
     assert len(refx.log(both)) == 2
     out = refx("reverse", both, "relu-twice", "-o", back).out
-    assert "dropped: it was built on a reversed step, and its rule is not loaded; to apply it again, " \
-        "give the file of the rule with --rules" in out
+    assert "dropped: it depended on a reversed step, and its rule is not loaded; to apply it again, " \
+        "load the rule with --rules FILE" in out
     model = package.load(both)
     with pytest.warns(UserWarning, match=r"dropped step 2 \(clamp-again .*\), which was built on a reversed one: its "
                                          r"rule is not loaded; load it with refx\.rules\(path\) and apply it again"):

@@ -202,7 +202,7 @@ def test_linears_in_branches_and_loops_are_merged(name, inside, refx, files, tmp
         assert close(run(refx, merged, given, tmp_path, name), results(path, given))
     refx("reverse", merged, "--all", "-o", back)
     assert sha256(back) == sha256(path)
-    refx("apply", path, MERGE, "--except", inside, "-o", back)
+    refx("apply", path, MERGE, "--exclude", inside, "-o", back)
     assert sha256(back) == sha256(path)
 
 

@@ -204,7 +204,7 @@ const tests = {
         corners.map((c) => c.split(',').map(Number)), [3, 2, 0].map((i) => [dots[i].x, dots[i].y]));
     const budget = Number(await page.getAttribute(`${panel} .budget`, 'x1'));
     assert.ok(dots[2].x < budget && budget < dots[1].x);
-    assert.match(dots[0].title, /72 places: error 3\.1e-2, saves 4\.20 ms; refused/);
+    assert.match(dots[0].title, /72 sites: error 3\.1e-2, saves 4\.20 ms; rejected/);
     assert.match(await page.textContent(`${panel} .note`), /9\.3e-3 .* budget is 1\.0e-2/);
     await done();
   },

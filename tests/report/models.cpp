@@ -90,18 +90,18 @@ Verification some_verification() {
   OutputCheck good{.path = "output[0]",
                    .type = "f32[2, 3, 4]",
                    .scale = 2,
-                   .meaning = {2e-16, 2e-10},
-                   .now = {6e-7, 4e-6},
+                   .fp64_error = {2e-16, 2e-10},
+                   .native_error = {6e-7, 4e-6},
                    .original_error = 4e-7,
                    .original_l2 = 1e-7,
                    .l2 = 2e-7,
                    .problem = ""};
   OutputCheck bad = good;
   bad.path = "output[1]";
-  bad.now.error = 1e-3;
-  bad.beyond = 0.25;
-  bad.answer = Answer::fail;
-  bad.problem = "the error is 0.001, allowed is 4e-06";
+  bad.native_error.error = 1e-3;
+  bad.fraction_exceeding = 0.25;
+  bad.answer = VerifyVerdict::fail;
+  bad.problem = "the error is 0.001, the tolerance is 4e-06";
   OutputCheck exact{.path = "output[2]", .type = "i64[2]", .exact = true, .problem = ""};
   Verification v;
   v.sets.push_back({"the sample inputs", {good, bad, exact}});
@@ -144,10 +144,10 @@ Tuning some_tuning() {
   WithinBudget& within = t.budget.emplace();
   within.budget = 0.01;
   within.error = 0.0093;
-  within.tried = {{.places = 72, .error = 0.031, .gain = 0.0042},
-                  {.places = 55, .error = 0.0118, .gain = 0.0030},
-                  {.places = 50, .error = 0.0091, .gain = 0.0031, .good = true},
-                  {.places = 12, .error = 0.002, .gain = 0.0008, .good = true}};
+  within.tried = {{.sites = 72, .error = 0.031, .gain = 0.0042},
+                  {.sites = 55, .error = 0.0118, .gain = 0.0030},
+                  {.sites = 50, .error = 0.0091, .gain = 0.0031, .good = true},
+                  {.sites = 12, .error = 0.002, .gain = 0.0008, .good = true}};
   return t;
 }
 

@@ -61,7 +61,7 @@ TEST(ReportPages, AreWritten) {
   unsure.sets = {{"the sample inputs",
                   {{.path = "output",
                     .type = "f32[2]",
-                    .answer = Answer::cannot_tell,
+                    .answer = VerifyVerdict::cannot_tell,
                     .problem = "too close"}}}};
   write("unsure.html", testing::rewritten_encoder(3), {.title = "Unsure", .verification = &unsure});
   const Model lossy = testing::lossy_encoder();

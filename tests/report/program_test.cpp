@@ -29,7 +29,7 @@ TEST_F(ReportProgram, WritesAPageAndSaysSo) {
   const std::string page = contents(folder_ / "work" / "page.html");
   EXPECT_TRUE(has(page, "<title>My model</title>"));
   EXPECT_TRUE(has(page, "\"passed\": true"));
-  EXPECT_TRUE(has(page, "It was left out."));
+  EXPECT_TRUE(has(page, "Not measured, as requested."));
   EXPECT_TRUE(has(page, "attention.{query,key,value}"));
 }
 
@@ -48,9 +48,9 @@ TEST_F(ReportProgram, HasNothingToCompareWithoutSteps) {
 }
 
 TEST_F(ReportProgram, NeedsAFileOfItsOwn) {
-  expect_error("report small.pt2", "'report' writes a file: say which with -o OUT.html");
+  expect_error("report small.pt2", "'report' needs an output file: -o OUT.html");
   expect_error("report small.pt2 -o small.pt2",
-               "-o small.pt2 is the model itself: the page needs a file of its own");
+               "-o small.pt2 is the model; give the page another file name");
 }
 
 TEST_F(ReportProgram, RefusesInputsThatAreWrong) {

@@ -161,7 +161,7 @@ class PlantedText {
     // What is left of such a layer norm is the other norm of what is centred.
     const bool centred =
         place.kind % 9 == 3 && (wrong == 1 || wrong == 2) && place.form / 2 % 2 == 0;
-    if (centred) ++expected_["rms-norm-written-out"];
+    if (centred) ++expected_["fuse-rms-norm"];
   }
 
   // Each: wrong 1: an inner value is returned, too; 2, 3: something else.
@@ -300,9 +300,8 @@ class PlantedText {
 
  public:
   static constexpr const char* kNames[] = {
-      "silu-written-out",       "gelu-written-out",          "gelu-tanh-written-out",
-      "layer-norm-written-out", "rms-norm-written-out",      "attention-written-out",
-      "linear-written-out",     "linear-written-out-turned", "merge-lora"};
+      "fuse-silu",      "fuse-gelu",   "fuse-gelu-tanh",         "fuse-layer-norm", "fuse-rms-norm",
+      "fuse-attention", "fuse-linear", "fuse-linear-transposed", "merge-lora"};
 
  private:
   std::string dtype_, heads_, lines_, inner_;
@@ -340,7 +339,8 @@ void found_all_and_no_other() {
         it == planted.expected().end() ? 0 : static_cast<std::size_t>(it->second);
     const Outcome outcome = rule(model);
     EXPECT_EQ(outcome.steps.size(), expected)
-        << name << (outcome.refusals.empty() ? "" : ": " + outcome.refusals[0].reason) << "\n"
+        << name << (outcome.refusals.empty() ? "" : ": " + to_string(outcome.refusals[0].reason))
+        << "\n"
         << planted.text();
   }
   validate(model);

@@ -150,7 +150,7 @@ TEST(ParseError, Device) {
   expect_graph_error("%x : f32[2] device=cudda = placeholder[target=x]",
                      "line 2, column 20: no device is called 'cudda'; did you mean 'cuda'?");
   expect_graph_error("%x : f32[2] device=cuda:128 = placeholder[target=x]",
-                     "line 2, column 25: the index of a device is a number from 0 to 127");
+                     "line 2, column 25: the index of a device must be between 0 and 127");
 }
 
 TEST(ParseError, SizesThatAreNone) {

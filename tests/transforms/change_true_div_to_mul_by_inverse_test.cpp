@@ -270,17 +270,17 @@ TEST(ChangeTrueDiv, RefusesARoundingMode) {
         dividing(fmt::format(
             "call_function[target=torch.div](args = (%x, 7), kwargs = {{rounding_mode: '{}'}})",
             mode)),
-        "it rounds its result");
+        "it has a rounding mode");
     expect_refused(kName,
                    dividing(fmt::format("call_function[target=aten.div.Tensor_mode](args = (%x, "
                                         "7), kwargs = {{rounding_mode: '{}'}})",
                                         mode)),
-                   "it rounds its result");
+                   "it has a rounding mode");
     expect_refused(
         kName,
         dividing(fmt::format(
             "call_method[target=div](args = (%x, 7), kwargs = {{rounding_mode: '{}'}})", mode)),
-        "it rounds its result");
+        "it has a rounding mode");
   }
 }
 
@@ -295,10 +295,10 @@ TEST(ChangeTrueDiv, RefusesDivisionInPlace) {
 TEST(ChangeTrueDiv, RefusesDivisionIntoAGivenTensor) {
   expect_refused(kName,
                  dividing("call_function[target=torch.div](args = (%x, 7), kwargs = {out: %x})"),
-                 "it writes into a given tensor");
+                 "it writes into a tensor given as `out`");
   expect_refused(kName,
                  dividing("call_function[target=aten.div.out](args = (%x, 7), kwargs = {out: %x})"),
-                 "it writes into a given tensor");
+                 "it writes into a tensor given as `out`");
 }
 
 TEST(ChangeTrueDiv, RefusesIntegers) {
@@ -338,7 +338,7 @@ TEST(ChangeTrueDiv, RefusesADivisorThatIsNotFinite) {
 }
 
 TEST(ChangeTrueDiv, RefusesAnInverseThatOverflowsOrVanishes) {
-  const std::string reason = "is not a normal number of the type computed in";
+  const std::string reason = "is not a normal number in the dtype of the computation";
   for (const char* c : {"1e-39", "1e+39", "5e-324", "1e+300"})
     expect_refused(kName, function("aten.div.Tensor", fmt::format("(%x, {})", c)), reason);
   for (const char* c : {"5e-324", "1e+308"})

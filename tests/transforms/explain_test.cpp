@@ -34,25 +34,42 @@ TEST(Explain, EveryTransformationSaysWhatItDoes) {
 
 TEST(Explain, SaysIt) {
   EXPECT_EQ(explain("change-true-div-to-mul-by-inverse"),
-            R"(change-true-div-to-mul-by-inverse: x / c, c a constant -> x * (1/c)
+            R"(change-true-div-to-mul-by-inverse: x / c with a constant c -> x * (1/c)
 reversible, results stay the same up to rounding
 
 Before:   y = x / c                      c a finite, non-zero constant
 After:    y = x * (1/c)
-Refuses:  integer x; c zero, not finite, trainable or changed by the model; 1/c not a normal
-          number of the type computed in; a rounding mode; division in place
-Numerics: one rounding more, of 1/c: at most 1 ulp apart
+Refuses:  integer x; a c that is zero, not finite, trainable or changed by the model; a c whose
+          inverse is not a normal number in the dtype of the computation; a rounding mode;
+          division in place
+Numerics: 1/c is rounded, too: results differ by at most 1 ulp
 )");
   EXPECT_NE(explain("store-linear-int8").find("\nreversible, lossy\n"), std::string::npos);
 }
 
 TEST(Explain, AReasonAsItWasGivenOrInPart) {
   const std::string whole = explain("'embedding.weight' is used in more than one place");
-  EXPECT_TRUE(whole.starts_with("A tensor that others use, too\n")) << whole;
-  EXPECT_NE(whole.find("What to do:"), whole.npos) << whole;
-  EXPECT_EQ(whole.find("\n## "), whole.npos) << whole;
-  EXPECT_EQ(explain("More Than One place"), whole);
+  EXPECT_TRUE(
+      whole.starts_with("used-elsewhere: '{tensor}' is used in more than one place\n\n"
+                        "A tensor with other users\n\n"))
+      << whole;
+  EXPECT_NE(whole.find("\nExample: "), whole.npos) << whole;
+  EXPECT_NE(whole.find("\nWhat to do: "), whole.npos) << whole;
+  EXPECT_EQ(explain("used-elsewhere"), whole);
+  const std::string several = explain("More Than One place");
+  for (const char* code : {"used-elsewhere: ", "module-used-elsewhere: "})
+    EXPECT_NE(several.find(code), several.npos) << several;
   EXPECT_NE(explain("size(W, 1) <= 133144 does not hold").find("where"), std::string::npos);
+}
+
+TEST(Explain, EveryReasonByItsCodeAndByItsText) {
+  for (const ReasonInfo& reason : all_reasons()) {
+    const std::string by_code = explain(reason.code);
+    EXPECT_TRUE(by_code.starts_with(reason.code + ": ")) << by_code;
+    if (reason.id != ReasonId::custom) {
+      EXPECT_EQ(explain(reason.text), by_code);
+    }
+  }
 }
 
 TEST(Explain, AnythingElseIsAnError) {

@@ -194,7 +194,7 @@ TEST(FoldConstants, RefusesSharedMemory) {
                  "'w' shares its memory with another tensor");
 }
 
-TEST(FoldConstants, RefusesWhatIsNoFunctionOfItsArguments) {
+TEST(FoldConstants, RefusesOperatorsThatAreNotPure) {
   expect_refused(kName, on_buffer("call_function[target=aten.rand_like.default](args = (%b_w,))"),
                  "random numbers");
 }
@@ -298,8 +298,8 @@ void expect_refused_when_applied(const std::string& text, std::string_view reaso
   const Outcome outcome = find_transformation(kName)(model);
   EXPECT_TRUE(outcome.steps.empty());
   ASSERT_EQ(outcome.refusals.size(), 1u);
-  EXPECT_NE(outcome.refusals[0].reason.find(reason), std::string::npos)
-      << outcome.refusals[0].reason;
+  const std::string text = to_string(outcome.refusals[0].reason);
+  EXPECT_NE(text.find(reason), std::string::npos) << text;
   EXPECT_EQ(snapshot(model), before);
 }
 
@@ -313,7 +313,7 @@ graph():
     %y : f32[2, 4] = call_function[target=aten.add.Tensor](args = (%x, %a))
     return y
 )",
-                              "it has another type than the graph records");
+                              "its type differs from the type that the graph records");
 }
 
 TEST(FoldConstants, RefusesToTakeMoreMemoryThanIsRecorded) {
@@ -393,7 +393,8 @@ graph():
       const Findings findings = find_transformation(kName).find(model);
       EXPECT_TRUE(findings.sites.empty());
       ASSERT_EQ(findings.refusals.size(), 1u);
-      EXPECT_EQ(findings.refusals[0].reason, fmt::format("lossy step 1 ({}) made it", lossy));
+      EXPECT_EQ(to_string(findings.refusals[0].reason),
+                fmt::format("it is a result of approximate step 1 ({})", lossy));
       forget(model);
       expect_refused(kName, model, "the model would become larger");
     }

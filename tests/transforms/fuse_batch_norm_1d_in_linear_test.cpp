@@ -359,11 +359,11 @@ TEST(FuseBatchNorm1d, RefusesTrainingModeBeforeALinear) {
 
 TEST(FuseBatchNorm1d, RefusesThreeDimensions) {
   expect_refused(kName, with(kAten, {{"f32[3, 6]", "f32[2, 6, 6]"}, {"f32[3, 4]", "f32[2, 6, 4]"}}),
-                 "the activation has 3 dimensions: its channels are not the last");
+                 "the activation has 3 dimensions: its channels are not the last dimension");
   expect_refused(kName, with(kModule, {{"f32[3, 4]", "f32[3, 6, 4]"}}),
-                 "the activation has 3 dimensions: its channels are not the last");
+                 "the activation has 3 dimensions: its channels are not the last dimension");
   expect_refused(kName, with(kModuleFirst, {{"f32[3, 4]", "f32[3, 4, 4]"}}),
-                 "the activation has 3 dimensions: its channels are not the last");
+                 "the activation has 3 dimensions: its channels are not the last dimension");
 }
 
 TEST(FuseBatchNorm1d, RefusesAnUnknownNumberOfDimensions) {
@@ -382,7 +382,7 @@ TEST(FuseBatchNorm1d, RefusesAnUnknownNumberOfDimensions) {
 
 TEST(FuseBatchNorm1d, RefusesAResultThatOthersUse) {
   expect_refused(kName, with(kFunctional, {{"return linear", "return (linear, batch_norm)"}}),
-                 "the batch norm's result is used by others than the linear");
+                 "the batch norm's result is used by nodes other than the linear");
 }
 
 TEST(FuseBatchNorm1d, RefusesANormBeforeSeveralLinears) {
@@ -393,7 +393,7 @@ TEST(FuseBatchNorm1d, RefusesANormBeforeSeveralLinears) {
              "out_features=2, bias=False)\ngraph():"},
             {"    return net_fc",
              "    %o = call_module[target=o](args = (%net_bn,))\n    return (net_fc, o)"}});
-  expect_refused(kName, text, "the batch norm's result is used by others than the linear");
+  expect_refused(kName, text, "the batch norm's result is used by nodes other than the linear");
   EXPECT_EQ(refused_names(kName, parse_filled(text)), (Names{"net.{bn,fc}", "{net.bn,o}"}));
 }
 
@@ -446,10 +446,10 @@ TEST(FuseBatchNorm1d, RefusesABiasThatDoesNotFit) {
 
 TEST(FuseBatchNorm1d, RefusesAnotherNumberOfFeatures) {
   expect_refused(kName, with(kModuleFirst, {{"f32[6, 4]", "f32[6, 5]"}}),
-                 "the batch norm has another number of features than the linear");
+                 "the batch norm and the linear have different numbers of features");
   expect_refused(
       kName, with(kModule, {{"f32[6, 4]", "f32[5, 4]"}, {"fc.bias : f32[6]", "fc.bias : f32[5]"}}),
-      "the batch norm has another number of features than the linear");
+      "the batch norm and the linear have different numbers of features");
 }
 
 TEST(FuseBatchNorm1d, RefusesFoldedWeightsThatAreNotFinite) {

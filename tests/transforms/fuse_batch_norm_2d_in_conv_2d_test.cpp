@@ -443,7 +443,6 @@ graph():
     %y = call_function[target=torch.nn.functional.batch_norm](args = (%x, %mean, %var))
     return y
 )");
-  expect_no_match(kName, with(kModule, {{"torch.nn.BatchNorm2d", "torch.nn.BatchNorm3d"}}));
   expect_no_match(kName, with(kModule, {{"torch.nn.BatchNorm2d", "my.BatchNorm2d"}}));
 }
 
@@ -451,9 +450,11 @@ TEST(FuseBatchNorm2d, RefusesAnotherConvolution) {
   for (const char* target : {"mylib.conv2d.default", "my.conv2d"})
     expect_refused(kName, with(kAten, {{"aten.conv2d.default", target}}),
                    "its input 'conv2d' is not a convolution");
-  for (const char* type : {"my.Conv2d", "torch.nn.LazyConv2d", "torch.nn.Conv3d"})
+  for (const char* type : {"my.Conv2d", "torch.nn.LazyConv2d"})
     expect_refused(kName, with(kModule, {{"torch.nn.Conv2d", type}}),
                    "its input 'net_conv' is not a convolution");
+  expect_refused(kName, with(kModule, {{"torch.nn.Conv2d", "torch.nn.Conv3d"}}),
+                 "it is not a two-dimensional convolution");
 }
 
 TEST(FuseBatchNorm2d, RefusesAnActivationBetween) {
@@ -486,13 +487,18 @@ TEST(FuseBatchNorm2d, RefusesANormThatIsFirst) {
       "its input 'x' is not a convolution");
 }
 
-TEST(FuseBatchNorm2d, RefusesAConvolutionOfAnotherDimension) {
-  expect_refused(kName,
-                 with(kAten, {{"aten.conv2d.default", "aten.convolution.default"},
-                              {"f32[6, 4, 3, 3]", "f32[6, 4, 3]"},
-                              {"f32[2, 4, 7, 7]", "f32[2, 4, 7]"},
-                              {"f32[2, 6, 5, 5]", "f32[2, 6, 5]"}}),
-                 "it is not a two-dimensional convolution");
+TEST(FuseBatchNorm2d, LeavesConvolutionsOfOtherDimensionsToOthers) {
+  const std::string text =
+      with(kAten, {{"aten.conv2d.default", "aten.convolution.default"},
+                   {"%p_conv_bias))", "%p_conv_bias, [1], [0], [1], False, [0], 1))"},
+                   {"f32[6, 4, 3, 3]", "f32[6, 4, 3]"},
+                   {"f32[2, 4, 7, 7]", "f32[2, 4, 7]"},
+                   {"f32[2, 6, 5, 5]", "f32[2, 6, 5]"}});
+  expect_no_match(kName, text);
+  expect_applies("fuse-batch-norm-in-conv-1d", text);
+  // Its weight does not fit the operator, which would raise an error.
+  expect_refused(kName, with(kAten, {{"f32[6, 4, 3, 3]", "f32[6, 4, 3]"}}),
+                 "its weight does not have the dimensions of the convolution");
 }
 
 TEST(FuseBatchNorm2d, RefusesAnUnbatchedConvolution) {
@@ -500,13 +506,16 @@ TEST(FuseBatchNorm2d, RefusesAnUnbatchedConvolution) {
   expect_refused(
       kName,
       with(kAten, {{"f32[2, 4, 7, 7]", "f32[4, 8, 7]"}, {"f32[2, 6, 5, 5]", "f32[6, 6, 5]"}}),
-      "the convolution's result has 3 dimensions: its channels are not the second");
-  expect_refused(kName, with(kFunctional, {{"f32[2, 4, 7, 7]", "f32[4, 6, 7]"}}),
-                 "the convolution's result has 3 dimensions: its channels are not the second");
+      "the convolution's result has 3 dimensions: its channels are not the second dimension");
+  expect_refused(
+      kName, with(kFunctional, {{"f32[2, 4, 7, 7]", "f32[4, 6, 7]"}}),
+      "the convolution's result has 3 dimensions: its channels are not the second dimension");
   expect_refused(kName,
                  with(kModule, {{"torch.nn.BatchNorm2d", "torch.nn.BatchNorm1d"},
                                 {"%x : f32[2, 4, 7, 7]", "%x"}}),
                  "the batch norm is one-dimensional");
+  expect_refused(kName, with(kModule, {{"torch.nn.BatchNorm2d", "torch.nn.BatchNorm3d"}}),
+                 "the batch norm is three-dimensional");
 }
 
 TEST(FuseBatchNorm2d, RefusesAnotherNumberOfChannels) {
@@ -515,7 +524,7 @@ TEST(FuseBatchNorm2d, RefusesAnotherNumberOfChannels) {
                                 {"net.bn.bias : f32[6]", "net.bn.bias : f32[3]"},
                                 {"running_mean : f32[6]", "running_mean : f32[3]"},
                                 {"running_var : f32[6]", "running_var : f32[3]"}}),
-                 "the batch norm has another number of channels than the convolution");
+                 "the batch norm and the convolution have different numbers of channels");
 }
 
 TEST(FuseBatchNorm2d, RefusesAnInputWrittenBetween) {
@@ -578,7 +587,7 @@ graph():
     EXPECT_EQ(outcome.steps.size(), 1u);
     EXPECT_EQ(told(outcome.refusals), told(found.refusals));
     ASSERT_EQ(outcome.refusals.size(), 2u);
-    EXPECT_EQ(outcome.refusals[0].reason, "the folded weights are not finite in the layer's dtype");
+    EXPECT_EQ(outcome.refusals[0].reason, because<ReasonId::folded_not_finite>());
     EXPECT_TRUE(
         model.state().tensor(model.state().find("b.weight")).is_same(tensor(before, "b.weight")));
     reverse_all(model);

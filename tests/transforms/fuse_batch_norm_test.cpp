@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What both foldings of a batch norm share: each row holds for a linear and for a convolution
-// before the norm. What only one of them does is in its own file.
+// What all foldings of a batch norm share: each row holds for a linear and for every kind of
+// convolution before the norm. What only some of them do is in their own files.
 
 #include <ATen/ops/quantize_per_tensor.h>
 #include <ATen/ops/rand.h>
@@ -30,6 +30,7 @@ const Kind kKinds[] = {
      "fuse-batch-norm-1d-in-linear",
      {{"LAYER", "fc"},
       {"CALL", "linear"},
+      {"OVERLOAD", "default"},
       {"WORD", "linear"},
       {"MODULE", "Linear(in_features=4, out_features=6, bias=True)"},
       {"NORM", "BatchNorm1d"},
@@ -40,12 +41,58 @@ const Kind kKinds[] = {
      "fuse-batch-norm-2d-in-conv-2d",
      {{"LAYER", "conv"},
       {"CALL", "conv2d"},
+      {"OVERLOAD", "default"},
       {"WORD", "convolution"},
       {"MODULE", "Conv2d(in_channels=4, out_channels=6, kernel_size=(3, 3), bias=True)"},
       {"NORM", "BatchNorm2d"},
       {"WEIGHT", "f32[6, 4, 3, 3]"},
       {"INPUT", "f32[2, 4, 7, 7]"},
       {"RESULT", "f32[2, 6, 5, 5]"}}},
+    {"Convolution1d",
+     "fuse-batch-norm-in-conv-1d",
+     {{"LAYER", "conv"},
+      {"CALL", "conv1d"},
+      {"OVERLOAD", "default"},
+      {"WORD", "convolution"},
+      {"MODULE", "Conv1d(in_channels=4, out_channels=6, kernel_size=(3,), bias=True)"},
+      {"NORM", "BatchNorm1d"},
+      {"WEIGHT", "f32[6, 4, 3]"},
+      {"INPUT", "f32[2, 4, 7]"},
+      {"RESULT", "f32[2, 6, 5]"}}},
+    {"Convolution3d",
+     "fuse-batch-norm-in-conv-3d",
+     {{"LAYER", "conv"},
+      {"CALL", "conv3d"},
+      {"OVERLOAD", "default"},
+      {"WORD", "convolution"},
+      {"MODULE", "Conv3d(in_channels=4, out_channels=6, kernel_size=(3, 3, 3), bias=True)"},
+      {"NORM", "BatchNorm3d"},
+      {"WEIGHT", "f32[6, 4, 3, 3, 3]"},
+      {"INPUT", "f32[2, 4, 7, 7, 7]"},
+      {"RESULT", "f32[2, 6, 5, 5, 5]"}}},
+    {"TransposedConvolution1d",
+     "fuse-batch-norm-in-conv-transpose-1d",
+     {{"LAYER", "conv"},
+      {"CALL", "conv_transpose1d"},
+      {"OVERLOAD", "default"},
+      {"WORD", "convolution"},
+      {"MODULE", "ConvTranspose1d(in_channels=4, out_channels=6, kernel_size=(3,), bias=True)"},
+      {"NORM", "BatchNorm1d"},
+      {"WEIGHT", "f32[4, 6, 3]"},
+      {"INPUT", "f32[2, 4, 5]"},
+      {"RESULT", "f32[2, 6, 7]"}}},
+    {"TransposedConvolution3d",
+     "fuse-batch-norm-in-conv-transpose-3d",
+     {{"LAYER", "conv"},
+      {"CALL", "conv_transpose3d"},
+      {"OVERLOAD", "input"},
+      {"WORD", "convolution"},
+      {"MODULE",
+       "ConvTranspose3d(in_channels=4, out_channels=6, kernel_size=(3, 3, 3), bias=True)"},
+      {"NORM", "BatchNorm3d"},
+      {"WEIGHT", "f32[4, 6, 3, 3, 3]"},
+      {"INPUT", "f32[2, 4, 5, 5, 5]"},
+      {"RESULT", "f32[2, 6, 7, 7, 7]"}}},
 };
 
 const std::string kAten = R"(
@@ -63,7 +110,7 @@ graph():
     %b_mean : f32[6] = placeholder[target=b_mean](state=bn.running_mean)
     %b_var : f32[6] = placeholder[target=b_var](state=bn.running_var)
     %x : INPUT = placeholder[target=x]
-    %y : RESULT = call_function[target=aten.CALL.default](args = (%x, %p_weight, %p_bias))
+    %y : RESULT = call_function[target=aten.CALL.OVERLOAD](args = (%x, %p_weight, %p_bias))
     %z : RESULT = call_function[target=aten.batch_norm.default](args = (%y, %p_bn_weight, %p_bn_bias, %b_mean, %b_var, False, 0.1, 0.001, True))
     return z
 )";
@@ -113,7 +160,7 @@ struct Row {
 
 const char* kTraining = "the batch norm is in training mode";
 const char* kNoStatistics = "the batch norm has no running statistics";
-const char* kOthers = "the WORD's result is used by others than the batch norm";
+const char* kOthers = "the WORD's result is used by nodes other than the batch norm";
 const char* kComputed = "a tensor of the batch norm is computed, not stored";
 const char* kInput = "a tensor of the batch norm is an input, not stored";
 const char* kTied = "shares its memory with another tensor";
@@ -187,14 +234,14 @@ const Row kRefused[] = {
       {"    return z",
        "    %t = get_attr[target=tied]\n    %w = call_method[target=zero_](args = (%t,))\n"
        "    return z"}},
-     "'net.LAYER.weight' shares its memory with another tensor, where it may be written"},
+     "'net.LAYER.weight' shares its memory with another tensor and may be written through it"},
     {&kModule,
      {{"module net.LAYER", "parameter tied : WEIGHT shares=net.LAYER.weight\nmodule net.LAYER"},
       {"    return z", "    %t = get_attr[target=tied]\n    return (z, t)"}},
-     "where it may be written"},
+     "may be written through it"},
     {&kModule,
      {{"module net.LAYER", "buffer tied : WEIGHT shares=net.LAYER.weight\nmodule net.LAYER"}},
-     "where it may be written"},
+     "may be written through it"},
     {&kModule,
      {{"    return z", "    %w = get_attr[target=net.LAYER.weight]\n    return (z, w)"}},
      "'net.LAYER.weight' is used in more than one place"},
@@ -237,10 +284,10 @@ const Row kRefused[] = {
      "its bias does not fit its weight"},
     {&kFunctional,
      {{"bn.running_var : f32[6]", "bn.running_var : f32[1]"}},
-     "'bn.running_var' has another size than the batch norm's mean"},
+     "'bn.running_var' and the batch norm's mean have different sizes"},
     {&kFunctional,
      {{"bn.weight : f32[6]", "bn.weight : f32[1]"}},
-     "'bn.weight' has another size than the batch norm's mean"},
+     "'bn.weight' and the batch norm's mean have different sizes"},
     {&kFunctional,
      {{"bn.weight : f32[6]", "bn.weight : f32[6, 1]"}},
      "'bn.weight' is not a vector"},
@@ -311,7 +358,7 @@ class FuseBatchNorm : public ::testing::TestWithParam<Kind> {
     const NodeId w = b.parameter("weight", make(at::rand(old.sizes()))),
                  m = b.buffer("bn.mean", at::rand({6})), v = b.buffer("bn.var", at::rand({6})),
                  x = b.input("x", node(like, "x").type);
-    const NodeId y = b.call(worded("aten.CALL.default"), {x, w});
+    const NodeId y = b.call(worded("aten.CALL.OVERLOAD"), {x, w});
     return b.build(
         b.call("aten.batch_norm.default", {y, None{}, None{}, m, v, false, 0.1, 1e-5, true}));
   }

@@ -93,7 +93,7 @@ TEST(MergeEqualNodes, TellsArgumentsApart) {
 
 // ---- refusals ----------------------------------------------------------------------------------
 
-TEST(MergeEqualNodes, RefusesWhatIsNoFunctionOfItsArguments) {
+TEST(MergeEqualNodes, RefusesOperatorsThatAreNotPure) {
   const struct {
     const char *call, *declared, *reason;
   } cases[] = {
@@ -107,7 +107,7 @@ TEST(MergeEqualNodes, RefusesWhatIsNoFunctionOfItsArguments) {
       {"call_module[target=m](args = (%x,))", "module m : torch.nn.Tanh() custom=\"has a hook\"\n",
        "does not know"},
       {"call_module[target=m](args = (%x,))", "module m : mine.Layer()\n", "does not know"},
-      {"call_function[target=aten.empty_like.default](args = (%x,))", "", "memory as it finds it"},
+      {"call_function[target=aten.empty_like.default](args = (%x,))", "", "uninitialized memory"},
       {"call_function[target=mylib.f.default](args = (%x,))", "", "does not know"},
       {"call_function[target=aten.relu_.default](args = (%x,))", "", "may write"},
   };
@@ -115,8 +115,8 @@ TEST(MergeEqualNodes, RefusesWhatIsNoFunctionOfItsArguments) {
     const Findings findings = find_transformation(kName).find(parse_filled(twice(call, declared)));
     EXPECT_TRUE(findings.sites.empty()) << call;
     ASSERT_FALSE(findings.refusals.empty()) << call;
-    EXPECT_NE(findings.refusals[0].reason.find(reason), std::string::npos)
-        << call << ": " << findings.refusals[0].reason;
+    const std::string text = to_string(findings.refusals[0].reason);
+    EXPECT_NE(text.find(reason), std::string::npos) << call << ": " << text;
   }
 }
 

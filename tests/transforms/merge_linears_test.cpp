@@ -786,7 +786,7 @@ TEST(MergeLinears, RefusesAFrozenBiasBehindBiasFreeLinears) {
   EXPECT_EQ(site_names(kName, parse(text)), Names{"{fc0,fc1,fc2}"});
   ASSERT_EQ(findings.refusals.size(), 1u);
   EXPECT_EQ(findings.refusals[0].site.name, "fc3");
-  EXPECT_EQ(findings.refusals[0].reason, "some of the biases are frozen (requires_grad differs)");
+  EXPECT_EQ(findings.refusals[0].reason, because<ReasonId::some_biases_frozen>());
 }
 
 TEST(MergeLinears, RefusesAParameterAndABuffer) {

@@ -76,7 +76,8 @@ graph():
 )");
   EXPECT_EQ(refused_names("fuse-bias-in-linear", model), (Names{"head"}));
   const auto sites = [&](const char* except) {
-    return find_sites(model, find_transformations({"fuse-bias-in-linear"}), {.except = {except}})[0]
+    return find_sites(model, find_transformations({"fuse-bias-in-linear"}),
+                      {.exclude = {except}})[0]
         .refusals.size();
   };
   EXPECT_EQ(sites("head"), 0u);
@@ -87,7 +88,7 @@ TEST(SiteFilter, MatchesModulesTensorsAndNodesOfEveryMember) {
   const auto left = [](const char* pattern) {
     Model model = layers();
     const auto all = find_transformations({"merge-linears", "store-linear-int8"});
-    return steps_of(apply(model, all, {.except = {pattern}}), model);
+    return steps_of(apply(model, all, {.exclude = {pattern}}), model);
   };
   for (const char* pattern : {"a", "a.*", "a.?"}) EXPECT_EQ(left(pattern), (Names{"head"}));
   for (const char* pattern : {"a.q", "*.q", "a.q.weight", "linear"})
@@ -99,9 +100,9 @@ TEST(SiteFilter, KnowsALayerAfterEveryRewrite) {
     Model model = layers();
     apply(model, find_transformation("merge-linears"));
     const Outcome outcome =
-        apply(model, find_transformation("store-linear-int8"), {.except = {pattern}});
+        apply(model, find_transformation("store-linear-int8"), {.exclude = {pattern}});
     EXPECT_EQ(steps_of({outcome}, model), (Names{"head"})) << pattern;
-    apply(model, find_transformation("store-linear-int8"), {.only = {pattern}});
+    apply(model, find_transformation("store-linear-int8"), {.site = {pattern}});
     EXPECT_EQ(model.history().back().site, "a.{q,k}") << pattern;
   }
 }
@@ -111,18 +112,18 @@ TEST(SiteFilter, APatternThatMatchesNothingIsAnErrorAndChangesNothing) {
   const std::string before = snapshot(model);
   const Transformation& store = find_transformation("store-linear-int8");
   EXPECT_EQ(error_of([&] {
-              apply(model, store, {.only = {"head", "tail"}});
+              apply(model, store, {.site = {"head", "tail"}});
             }),
             "'tail' matches no site; find_sites() lists the sites");
-  EXPECT_EQ(error_of([&] { apply(model, store, {.except = {"haed"}}); }),
+  EXPECT_EQ(error_of([&] { apply(model, store, {.exclude = {"haed"}}); }),
             "'haed' matches nothing; did you mean 'head'?");
   EXPECT_EQ(error_of([&] {
-              find_sites(model, find_transformations({"merge-linears"}), {.only = {"head"}});
+              find_sites(model, find_transformations({"merge-linears"}), {.site = {"head"}});
             }),
             "'head' matches no site; find_sites() lists the sites");
   EXPECT_EQ(snapshot(model), before);
   // What is there is safe where nothing would rewrite it.
-  EXPECT_EQ(apply(model, find_transformation("merge-linears"), {.except = {"head"}}).steps.size(),
+  EXPECT_EQ(apply(model, find_transformation("merge-linears"), {.exclude = {"head"}}).steps.size(),
             1u);
 }
 

@@ -38,7 +38,7 @@ inline void expect_refusal(const std::string& transformation, const Model& model
   const Findings findings = find_sites(model, find_transformation(transformation));
   EXPECT_TRUE(findings.sites.empty());
   ASSERT_EQ(findings.refusals.size(), 1u);
-  EXPECT_EQ(findings.refusals[0].reason, reason);
+  EXPECT_EQ(to_string(findings.refusals[0].reason), reason);
 }
 
 inline at::Tensor tensor(const Model& model, std::string_view name) {

@@ -56,12 +56,12 @@ TEST(StrictJson, WhatAllReadersReadAlikeIsRead) {
 }
 
 TEST(StrictJson, EqualKeysAreRefused) {
-  EXPECT_EQ(fault(R"({"a": 1, "b": 2, "a": 1})"), "the key 'a' stands twice in one object");
-  EXPECT_EQ(fault(R"([{"b": {"a": 1, "\u0061": 2}}])"), "the key 'a' stands twice in one object");
+  EXPECT_EQ(fault(R"({"a": 1, "b": 2, "a": 1})"), "the key 'a' appears twice in one object");
+  EXPECT_EQ(fault(R"([{"b": {"a": 1, "\u0061": 2}}])"), "the key 'a' appears twice in one object");
   std::string many = "{";
   for (int i = 0; i < 5000; ++i) many += "\"" + std::to_string(i * 7919 % 5000) + "\": {},";
   EXPECT_EQ(fault(many + "\"x\": 1}"), "");
-  EXPECT_EQ(fault(many + "\"4999\": 1}"), "the key '4999' stands twice in one object");
+  EXPECT_EQ(fault(many + "\"4999\": 1}"), "the key '4999' appears twice in one object");
 }
 
 TEST(StrictJson, WhatOnlySomeReadersReadIsRefused) {

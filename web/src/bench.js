@@ -10,7 +10,7 @@ const headline = ({ratio, speed}) => ({
                                        'faster': `${times(ratio)} as fast`,
                                        'slower': `slower: ${times(ratio)} as fast`,
                                        'no difference': 'No measurable difference',
-                                       'unstable': 'Too unstable to tell',
+                                       'unstable': 'Too unstable to decide',
                                      })[speed] ??
     speed;
 
@@ -103,7 +103,7 @@ const stepPlot = (steps) => {
   const left = 250, row = 24, bottom = 8 + steps.length * row;
   const scale = ratioScale(steps.flatMap(({contest}) => [contest.low, contest.high]), left);
   return plot(
-      bottom + 28, 'What each step gains by itself', axis(scale, 8, bottom), same(scale, 8, bottom),
+      bottom + 28, 'Effect of each step alone', axis(scale, 8, bottom), same(scale, 8, bottom),
       steps.map(({id, transformation, site, contest}, i) => {
         const y = 8 + (i + 0.5) * row, x = scale.at(contest.ratio);
         return svg(
@@ -149,7 +149,7 @@ export const benchView = (result) => {
       {name: 'now', kind: 'now', timing: contest.after}
     ]),
     result.steps.length > 0 &&
-        [h('h3', {}, 'What each step gains by itself'), firstOf(result.steps, 40, stepPlot)],
+        [h('h3', {}, 'Effect of each step alone'), firstOf(result.steps, 40, stepPlot)],
     h('dl', {class: 'facts'},
       [
         ['Inputs', result.inputs], ['Device', result.device], ['Machine', result.machine],

@@ -26,7 +26,7 @@ const line = (kind, sign, text, other) => {
 
 // [{before, after}], null where there is none, as a difference of texts.
 export const changesView = (lines) => {
-  if (lines.length === 0) return h('p', {class: 'quiet'}, 'Nothing that is shown here changed.');
+  if (lines.length === 0) return h('p', {class: 'quiet'}, 'No changes in this part.');
   return h(
       'div', {class: 'changes'},
       lines.map(

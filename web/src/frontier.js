@@ -19,7 +19,7 @@ export const frontierView = (within) => {
   const words = prefer === 'size' ? amount : duration;
   const tried = within.tried.filter((a) => a.error !== null);
   const errors = [...tried.map((a) => a.error), within.budget].filter((x) => x > 0);
-  if (tried.length === 0 || errors.length === 0) return [note('Nothing was tried.')];
+  if (tried.length === 0 || errors.length === 0) return [note('No rewrites were tried.')];
   const x = logScale(Math.min(...errors) / 1.5, Math.max(...errors) * 1.5, LEFT, WIDTH - RIGHT);
   const gains = tried.map((a) => a.gain);
   const y = linearScale(
@@ -36,15 +36,15 @@ export const frontierView = (within) => {
         class: `attempt ${a.good ? 'good' : 'refused'}${line.includes(a) ? ' best' : ''}`
       },
           svg('title', {},
-              `${plural(a.places, 'place')}: error ${error(a.error)}, saves ${words(a.gain)}${
-                  a.score === null ? '' : `, score ${a.score}`}${a.good ? '' : '; refused'}`));
+              `${plural(a.places, 'site')}: error ${error(a.error)}, saves ${words(a.gain)}${
+                  a.score === null ? '' : `, score ${a.score}`}${a.good ? '' : '; rejected'}`));
   return [
     note(
-        `What tune tried: the more it rewrites, the more it saves, and the more it errs. ` +
-        `The result errs by ${error(within.error)} on other inputs` +
+        `What tune tried. Rewriting more sites saves more and increases the error. ` +
+        `The error of the result is ${error(within.error)} on other inputs` +
         (within.budget === null ? '.' : `; the budget is ${error(within.budget)}.`)),
-    h('p', {class: 'legend'}, h('span', {class: 'key good'}, 'would do'),
-      h('span', {class: 'key refused'}, 'would not')),
+    h('p', {class: 'legend'}, h('span', {class: 'key good'}, 'accepted'),
+      h('span', {class: 'key refused'}, 'rejected')),
     plot(
         BOTTOM + 44, 'Error against what is saved, for each attempt', axis(x, TOP, BOTTOM),
         y.ticks.map(

@@ -115,7 +115,7 @@ export class GraphView {
   showHint() {
     this.details.replaceChildren(
         h('p', {class: 'quiet'},
-          'Click a module to open it, its head to close it, and a node to see what it is. ' +
+          'Click a module to open it, its title to close it, and a node to see its details. ' +
               'Drag to move, scroll to zoom.'));
   }
 

@@ -95,7 +95,7 @@ export const showHistory = (section, data, showInGraph) => {
   section.append(
       h('div', {class: 'bar'}, filter, status),
       data.steps.length === 0 ?
-          h('p', {class: 'empty'}, 'This model has no steps: nothing was rewritten.') :
+          h('p', {class: 'empty'}, 'This model has no steps.') :
           h('div', {class: 'scroll'},
             h('table', {class: 'steps'},
               h('thead', {},

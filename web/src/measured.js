@@ -5,8 +5,8 @@ import {error, times, toneOfSpeed} from './words.js';
 // the cells by the step's id. There is no column for what was not measured.
 
 const errorFromVerify = ({worst, added}) => {
-  const value = worst.exact ? worst.beyond : worst.l2;
-  const largest = worst.exact ? '' : `, largest error ${error(worst.now.relative)}`;
+  const value = worst.exact ? worst.fraction_exceeding : worst.l2;
+  const largest = worst.exact ? '' : `, largest error ${error(worst.native_error.relative)}`;
   return {
     text: value === 0 ? 'equal' : error(value),
     title: `${worst.path}: ${worst.verdict}${largest}, added by this step ${error(added)}`,
@@ -35,7 +35,7 @@ export const measuredColumns = ({verification, sensitivity, benchmark}) => {
   return [
     {
       name: 'Error',
-      title: 'Relative L2 error of the original with this step, and those it is built on, alone',
+      title: 'Relative L2 error of the original with only this step and the steps it depends on',
       cells: errors,
     },
     {

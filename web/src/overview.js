@@ -102,5 +102,5 @@ export const showOverview = (section, data, open) => {
           before.bytes !== after.bytes && panel('Size', ...sizesView(data)),
           panel('Speed', ...benchView(benchmark)),
           panel('Steps by transformation', stepTable(steps, open.history)))),
-      h('footer', {class: 'quiet'}, `Made by refx ${data.version}`));
+      h('footer', {class: 'quiet'}, `Written by refx ${data.version}`));
 };

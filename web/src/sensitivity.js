@@ -8,7 +8,7 @@ const LEFT = 250, RIGHT = 70, ROW = 18, TOP = 8;
 
 const STATES = {
   kept: 'in the model',
-  'not-kept': 'taken back, or left alone'
+  'not-kept': 'reversed, or not applied'
 };
 const stateOf = (step) => step.in_model ? 'kept' : 'not-kept';
 
@@ -26,7 +26,7 @@ const scaleOf = (steps) => {
 const bars = (scale, worst) => (steps) => {
   const bottom = TOP + steps.length * ROW, end = WIDTH - RIGHT;
   return plot(
-      bottom + 28, 'Error of each lossy step by itself, on a logarithmic scale',
+      bottom + 28, 'Error of each lossy step alone, on a logarithmic scale',
       axis(scale, TOP, bottom), steps.map((s, i) => {
         const y = TOP + (i + 0.5) * ROW;
         // What is not finite goes to the end, and an error of zero has no bar.
@@ -58,7 +58,7 @@ export const sensitivityView = (result) => {
   const worst = steps.reduce((a, b) => badness(b) > badness(a) ? b : a);
   return [
     note(
-        `The relative L2 error that each lossy step makes by itself, in the order of the model. ` +
+        `The relative L2 error that each lossy step causes alone, in the order of the model. ` +
         `All ${plural(steps.length, 'step')} together: ${error(result.error)}.`),
     legend(steps),
     firstOf(steps, 100, bars(scaleOf(steps), worst)),

@@ -4,18 +4,18 @@ import {h} from './dom.js';
 const FORMS = [['before', 'Before'], ['both', 'Both'], ['after', 'After']];
 
 // Before | Both | After
-const formSwitch = (choose) => h(
-    'div', {class: 'switch', role: 'radiogroup', 'aria-label': 'Which form of the graph is shown'},
-    FORMS.map(
-        ([form, label]) =>
-            h('label', {}, h('input', {
-                type: 'radio',
-                name: 'form',
-                value: form,
-                checked: form === 'both',
-                onchange: () => choose(form),
-              }),
-              h('span', {}, label))));
+const formSwitch = (choose) =>
+    h('div', {class: 'switch', role: 'radiogroup', 'aria-label': 'Form of the graph to show'},
+      FORMS.map(
+          ([form, label]) =>
+              h('label', {}, h('input', {
+                  type: 'radio',
+                  name: 'form',
+                  value: form,
+                  checked: form === 'both',
+                  onchange: () => choose(form),
+                }),
+                h('span', {}, label))));
 
 const button = (label, title, onclick) =>
     h('button', {type: 'button', title, 'aria-label': title, onclick}, label);

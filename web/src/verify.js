@@ -10,18 +10,19 @@ const LEFT = 200, RIGHT = 26, ROW = 26, TOP = 8;
 const relative = (output) => ({
   ...output,
   original: output.original_relative,
-  current: output.now.relative,
-  // Nothing was allowed where nothing was held to rounding.
-  bound: output.verdict !== 'fail' && output.now.relative_allowed === 0 ?
+  current: output.native_error.relative,
+  // A tolerance of 0 means that there was none, for example because the bits are equal.
+  // null: the output is judged by the error budget.
+  bound: output.verdict !== 'fail' && output.native_error.relative_allowed === 0 ?
       undefined :
-      output.now.relative_allowed,
-  meaning: output.in_fp64.relative,
+      output.native_error.relative_allowed ?? undefined,
+  fp64: output.fp64_error.relative,
 });
 
 const description = (o) =>
-    `${o.path} ${o.type}: original ${error(o.original)}, now ${error(o.current)}, ` +
+    `${o.path} ${o.type}: original ${error(o.original)}, rewritten ${error(o.current)}, ` +
     `${o.bound === undefined ? '' : `allowed ${error(o.bound)}, `}L2 ${
-        error(o.l2)}; the two forms in fp64 ${error(o.meaning)} apart` +
+        error(o.l2)}; both models in fp64 differ by ${error(o.fp64)}` +
     `${o.problem ? `. ${o.problem}` : ''}`;
 
 const errorPlot = (rows) => {
@@ -59,7 +60,7 @@ const legend = (sets) => {
       sets.some((set) => set.outputs.some((o) => !o.exact && relative(o).bound !== undefined));
   return h(
       'p', {class: 'legend'}, h('span', {class: 'key original'}, 'original'),
-      h('span', {class: 'key current'}, 'now'),
+      h('span', {class: 'key current'}, 'rewritten'),
       bounded && h('span', {class: 'key bound'}, 'allowed'));
 };
 
@@ -72,7 +73,7 @@ const setView = (set) => {
       numbers.length > 0 && firstOf(numbers, 30, errorPlot),
       exact.length > 0 &&
           note(
-              exact.every((o) => o.passed && o.beyond === 0) ?
+              exact.every((o) => o.passed && o.fraction_exceeding === 0) ?
                   `${exact.map((o) => o.path).join(', ')}: equal, bit for bit.` :
                   `Compared bit for bit: ${exact.map((o) => o.path).join(', ')}.`),
       wrong.map((o) => h('p', {class: 'problem'}, `${o.path}: ${o.problem}`)));
@@ -96,7 +97,8 @@ const stepTable = (steps) =>
             (s) =>
                 h('tr', {}, h('td', {class: 'number'}, s.id), siteCell(s),
                   h('td', {class: 'number'}, s.worst.exact ? '\u2013' : error(s.worst.l2)),
-                  h('td', {class: 'number'}, s.worst.exact ? 'equal' : error(s.worst.now.relative)),
+                  h('td', {class: 'number'},
+                    s.worst.exact ? 'equal' : error(s.worst.native_error.relative)),
                   h('td', {class: 'number'}, error(s.added)),
                   h('td', {class: tone(s.worst)}, s.worst.verdict)))));
 
@@ -104,13 +106,13 @@ const powerTable = (steps) =>
     h('table', {},
       h('thead', {},
         h('tr', {},
-          ['Step', 'Site', 'Noticed from'].map(
+          ['Step', 'Site', 'Detected from'].map(
               (t, i) => h('th', {scope: 'col', class: [0, 2].includes(i) ? 'number' : null}, t)))),
       h('tbody', {},
         steps.map(
             (s) =>
                 h('tr', {}, h('td', {class: 'number'}, s.id), siteCell(s),
-                  h('td', {class: 'number'}, s.noticed === null ? 'never' : error(s.noticed))))));
+                  h('td', {class: 'number'}, s.detected === null ? 'never' : error(s.detected))))));
 
 const WORDS = {
   'pass': 'Computes what its original did',
@@ -132,18 +134,18 @@ export const verifyView = (result) => {
             `${result.lossy.budget ? `, budget ${error(result.lossy.budget)}.` : '.'}`),
     note(
         result.reference === 'fp64' ?
-            'Relative errors of both forms against the original in double precision.' :
+            'Relative errors of both models against the original in double precision.' :
             `Differences from the original in its own precision: ${result.why_not_fp64}`),
     legend(result.sets),
     result.sets.map(setView),
     result.steps.length > 0 &&
-        [h('h3', {}, 'Each step by itself'), firstOf(result.steps, 30, stepTable)],
+        [h('h3', {}, 'Each step alone'), firstOf(result.steps, 30, stepTable)],
     result.power.length > 0 &&
         [
-          h('h3', {}, 'How small a wrong would be noticed'),
+          h('h3', {}, 'The smallest error that would be detected'),
           note(
-              'The smallest relative change of every number that a step hands on which ' +
-              'verification would notice on these inputs.'),
+              'The smallest relative error in the results of a step that verification would ' +
+              'detect on these inputs.'),
           firstOf(result.power, 30, powerTable),
         ],
     result.warnings.map((warning) => h('p', {class: 'problem'}, warning)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Numbers as people read them.
+// Formats numbers for people.
 
 export const count = (n) => n.toLocaleString('en-US');
 
@@ -30,10 +30,10 @@ export const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
 // 3.2e-7
 export const error = (x) => !known(x) ? 'not finite' : x === 0 ? '0' : x.toExponential(1);
 
-// 1.14x, of what may be no finite number
+// 1.14x; the number may be infinite
 export const times = (x) => known(x) ? `${x.toFixed(x < 10 ? 2 : 1)}\u00d7` : 'not finite';
 
-// The class of a speed as bench says it.
+// The CSS class for a speed that bench reports.
 export const toneOfSpeed = (speed) => ({faster: 'good', slower: 'bad'})[speed] ?? 'neutral';
 
 export const shortened = (text, longest) =>

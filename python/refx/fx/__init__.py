@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformations of ``torch.fx.GraphModule`` that can be taken back.
+"""Reversible transformations of ``torch.fx.GraphModule``.
 
-The names, arguments and meaning of ``optimum.fx.optimization``: change the import, nothing else.
+The names, arguments and behaviour are those of ``optimum.fx.optimization``: only the import changes.
 
     from refx.fx import MergeLinears, compose
 
     gm = torch.fx.symbolic_trace(model)
     merge = MergeLinears()
-    gm = merge(gm)                  # model itself stays as it is
+    gm = merge(gm)                  # the traced model does not change
     gm = merge(gm, reverse=True)    # as before, bit for bit
 
-``Rule`` is a rewrite that is written down, see ``refx.rule``. ``explain`` says where a transformation
-applies, and where not and why. ``log`` lists the steps that were taken, ``reverse`` takes back some of
-them, ``bisect`` finds those that break something.
+``Rule`` is a declarative rewrite rule, see ``refx.rule``. ``explain`` lists the sites of a transformation and
+its refusals, ``log`` the steps in the history. ``reverse`` undoes steps, and ``bisect`` finds the steps that make
+a check fail.
 """
 
 from typing import TYPE_CHECKING
@@ -44,7 +44,14 @@ __all__ = [
     "remap_optimizer",
     "reverse",
 ]
-__all__ += _library.__all__
+__all__ += [*_library.__all__, *_library.OLD_CLASSES]
+globals().update(_library.OLD_CLASSES)
+
+
+def __dir__() -> list[str]:
+    """The names of this module, without former names of classes."""
+    return sorted(set(globals()) - set(_library.OLD_CLASSES))
+
 
 if TYPE_CHECKING:
     from ._builtin import BuiltIn

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a transformation is, and how to write one."""
+"""The base classes of transformations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from ._marks import marks_of
 class Transformation(ABC):
     """A rewrite of a ``torch.fx.GraphModule``.
 
-    Derive from it, edit the graph in ``transform`` as you would in any torch.fx pass, and call the
-    object. What ``transform`` changed becomes a step of the GraphModule's history: it is in ``log``
-    and ``reverse`` can take it back.
+    To write your own, derive from this class and edit the graph in ``transform``, as in any pass of torch.fx. Calling
+    the object applies it. The changes become a step in the history of the GraphModule, which ``log`` lists and
+    ``reverse`` undoes.
 
     Attributes:
-        preserves_computation: whether the outputs stay the same, up to rounding.
+        preserves_computation: whether the outputs stay the same up to rounding. If not, its steps are recorded as
+            approximate.
     """
 
     preserves_computation: bool = False
@@ -33,23 +34,23 @@ class Transformation(ABC):
         """Rewrites the GraphModule and returns it."""
 
     def __call__(self, graph_module: GraphModule, lint_and_recompile: bool = True) -> GraphModule:
-        """Rewrites the GraphModule.
+        """Applies the transformation.
 
         Args:
-            graph_module: what to rewrite, in place.
-            lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards. With ``False``
-                the former code stays until ``recompile()`` is called; a pass of your own may leave
-                the graph unfinished, and a later one finish it: both are one step then.
+            graph_module: the GraphModule, which is changed in place.
+            lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards. With False the old code stays until
+                ``recompile()`` is called, and a transformation of your own may leave the graph incomplete for a later one
+                to complete: both are recorded as one step.
         """
         require_graph_module(self, graph_module)
         return finish(self._run(graph_module, lint_and_recompile), lint_and_recompile)
 
     def _run(self, graph_module: GraphModule, checked: bool) -> GraphModule:
-        return recorded(self, self.transform, graph_module, checked)
+        return record_step(self, self.transform, graph_module, checked)
 
     @property
     def signature(self) -> str:
-        """Identifies the transformation by class and attributes, in every process."""
+        """Identifies the transformation by its class and attributes. It is the same in every process."""
         cls = type(self)
         parameters = ", ".join(f"{k}={v!r}" for k, v in sorted(vars(self).items()))
         name = f"{cls.__module__}.{cls.__qualname__}"
@@ -63,8 +64,8 @@ class Transformation(ABC):
         node.transformations = marks_of(node) | {self.signature}
 
     def transformed(self, node: Node) -> bool:
-        """Whether the node was transformed by this transformation."""
-        return self.signature in marks_of(node)
+        """Whether a node was transformed by this transformation."""
+        return not marks_of(node).isdisjoint(_core.all_names(self.signature))
 
     def get_transformed_nodes(self, graph_module: GraphModule) -> list[Node]:
         """The nodes that were transformed by this transformation."""
@@ -72,23 +73,23 @@ class Transformation(ABC):
 
 
 class NothingReversed(UserWarning):
-    """A GraphModule was to be reversed that has no history: it never had one, or lost it."""
+    """Warns that a GraphModule has no history, so that nothing was reversed."""
 
 
 class ReversibleTransformation(Transformation):
-    """A transformation that can be taken back.
+    """A transformation that can be reversed.
 
-    ``reverse`` need not be written: refx knows what ``transform`` changed, and restores it exactly. A
-    class that does define ``reverse`` is obeyed.
+    You need not write ``reverse``: refx records what ``transform`` changes, and restores it exactly. If your class
+    defines ``reverse``, that method is called instead.
     """
 
     def reverse(self, graph_module: GraphModule) -> GraphModule:
-        """Takes back what this transformation did to the GraphModule."""
+        """Undoes what this transformation did to the GraphModule."""
         if History.find(graph_module) is None:
             _require_unmarked(self, graph_module)
             _require_unmade(self, graph_module)
             return graph_module
-        with History.at_work(graph_module) as history:
+        with History.session(graph_module) as history:
             history.read(graph_module)
             steps = history.steps_of(self.signature)
             if not steps:
@@ -98,14 +99,14 @@ class ReversibleTransformation(Transformation):
 
     def __call__(self, graph_module: GraphModule, lint_and_recompile: bool = True,
                  reverse: bool = False) -> GraphModule:
-        """Rewrites the GraphModule, or takes that back.
+        """Applies the transformation, or undoes it.
 
         Args:
-            graph_module: what to rewrite, in place.
-            lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards. With ``False``
-                the former code stays until ``recompile()`` is called; a pass of your own may leave
-                the graph unfinished, and a later one finish it: both are one step then.
-            reverse: take back what this transformation did.
+            graph_module: the GraphModule, which is changed in place.
+            lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards. With False the old code stays until
+                ``recompile()`` is called, and a transformation of your own may leave the graph incomplete for a later one
+                to complete: both are recorded as one step.
+            reverse: undo what this transformation did.
         """
         if not reverse:
             return super().__call__(graph_module, lint_and_recompile)
@@ -123,13 +124,13 @@ class ReversibleTransformation(Transformation):
     def _run_reverse(self, graph_module: GraphModule, checked: bool) -> GraphModule:
         if not self._has_own_reverse():
             return self.reverse(graph_module)
-        return recorded(self, self.reverse, graph_module, checked)
+        return record_step(self, self.reverse, graph_module, checked)
 
     def mark_as_restored(self, node: Node) -> None:
-        """Takes the mark of this transformation from a node."""
+        """Removes the mark of this transformation from a node."""
         if not self.transformed(node):
             raise ValueError("The node was not transformed by this transformation.")
-        node.transformations = marks_of(node) - {self.signature}
+        node.transformations = marks_of(node).difference(_core.all_names(self.signature))
 
 
 def require_graph_module(transformation: Transformation, given: Any) -> None:
@@ -142,8 +143,8 @@ def require_graph_module(transformation: Transformation, given: Any) -> None:
                         "exported programs")
 
 
-def finished(graph_module: GraphModule) -> None:
-    """Raises if a pass left the graph in no state to be read, and takes back what did."""
+def require_finished(graph_module: GraphModule) -> None:
+    """If the graph is incomplete and cannot be read, undoes what left it so, and raises."""
     history = History.find(graph_module)
     if history is not None:
         with history.lock:
@@ -151,9 +152,9 @@ def finished(graph_module: GraphModule) -> None:
 
 
 def finish(graph_module: GraphModule, lint_and_recompile: bool) -> GraphModule:
-    """Lints and recompiles the GraphModule, if that was asked for."""
+    """Lints and recompiles the GraphModule, if requested."""
     if lint_and_recompile:
-        with History.at_work(graph_module) as history:  # no other thread edits the graph meanwhile
+        with History.session(graph_module) as history:  # no other thread edits the graph meanwhile
             history.require_finished(graph_module)
             graph_module.graph.lint()
             graph_module.recompile()
@@ -165,38 +166,41 @@ _GONE = ("but the GraphModule's history is gone: it was not carried over to this
 
 
 def _require_unmarked(transformation: Transformation, graph_module: GraphModule) -> None:
-    signature = transformation.signature
+    signatures = set(_core.all_names(transformation.signature))
     for node in graph_module.graph.nodes:
         stamp = node.meta.get("refx")
-        if signature in marks_of(node) or (isinstance(stamp, tuple) and signature in stamp):
-            raise _core.Error(f"node '{node.name}' was transformed by {signature}, {_GONE}")
+        marks = marks_of(node).union(stamp if isinstance(stamp, tuple) else ())
+        if not signatures.isdisjoint(marks):
+            raise _core.Error(f"node '{node.name}' was transformed by {transformation.signature}, {_GONE}")
 
 
 def _require_unmade(transformation: Transformation, graph_module: GraphModule) -> None:
-    """What the transformation made says so, also where nodes were made anew and have no marks."""
-    signature = transformation.signature
+    """Raises if modules or tensors say that this transformation made them, although the history is gone."""
+    signatures = set(_core.all_names(transformation.signature))
     things = itertools.chain(
         graph_module.named_modules(), graph_module.named_parameters(), graph_module.named_buffers(),
         ((str(node.target), _core.attribute_at(graph_module, str(node.target)))
          for node in graph_module.graph.nodes if node.op == "get_attr"))
     for path, thing in things:
-        if path and signature in getattr(thing, "__dict__", {}).get(STAMP, ()):
-            raise _core.Error(f"'{path}' was made by {signature}, {_GONE}")
+        if path and not signatures.isdisjoint(getattr(thing, "__dict__", {}).get(STAMP, ())):
+            raise _core.Error(f"'{path}' was made by {transformation.signature}, {_GONE}")
 
 
-def recorded(transformation: Transformation, function: Any, graph_module: GraphModule,
+def record_step(transformation: Transformation, function: Any, graph_module: GraphModule,
              checked: bool) -> GraphModule:
-    """Runs somebody's torch.fx code; what it changes becomes a step. Unless that is to be checked, the
-    graph may be in no state to be read afterwards: then what comes next belongs to the same step.
+    """Runs the code of an author. What it changes becomes a step.
+
+    Unless ``checked``, it may leave the graph incomplete. Then the following changes belong to the same step.
     """
-    with History.at_work(graph_module) as history:
-        if history.author is not None and history.unfinished is None:  # inside another one: its step
+    with History.session(graph_module) as history:
+        if history.author is not None and history.pending is None:  # called by another transformation: its step
             return function(graph_module)
-        unfinished = history.go_on(graph_module)
+        unfinished = history.resume_pending(graph_module)
         if unfinished is None:
             history.read(graph_module)
             unfinished = history.step_ids(), history.called_modules(graph_module)
-            history.author = (type(transformation).__name__, transformation.signature)
+            history.author = (type(transformation).__name__, transformation.signature,
+                              bool(transformation.preserves_computation))
         steps, before = unfinished
         try:
             result = function(graph_module)
@@ -209,11 +213,11 @@ def recorded(transformation: Transformation, function: Any, graph_module: GraphM
                 except _core.Error:
                     if checked:
                         raise
-                    history.unfinished = unfinished
+                    history.pending = unfinished
         except BaseException:
             history.undo_author(graph_module, before, steps)
             raise
         finally:
-            if history.unfinished is None:
+            if history.pending is None:
                 history.author = None
         return result

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformations that the library does."""
+"""Transformations that are implemented in the library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._history import History
 
 
 class BuiltIn(ReversibleTransformation):
-    """A transformation that the library does."""
+    """A transformation that is implemented in the library."""
 
     _name: str  # in the library
 
@@ -19,8 +19,8 @@ class BuiltIn(ReversibleTransformation):
         return self._name if type(self).__bases__ == (BuiltIn,) else super().signature
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
-        """Rewrites every site of the GraphModule. ``explain`` says which, and which not and why."""
-        with History.at_work(graph_module) as history:
+        """Rewrites every site of the GraphModule. ``explain`` lists the sites and the refusals."""
+        with History.session(graph_module) as history:
             history.read(graph_module)
             # Inside somebody's transformation it is part of that one.
             author = history.author

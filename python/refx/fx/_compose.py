@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several transformations as one."""
+"""Compositions of transformations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import copy
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from ._base import ReversibleTransformation, Transformation, finished
+from ._base import ReversibleTransformation, Transformation, require_finished
 from ._history import History
 
 
 class Composition(Transformation):
+    """Several transformations that are applied in order."""
     def __init__(self, parts: tuple[Transformation, ...], inplace: bool) -> None:
         self._parts = parts
         self._inplace = inplace
@@ -27,7 +28,7 @@ class Composition(Transformation):
         return f"compose({', '.join(parts)})"
 
     def transform(self, graph_module: GraphModule) -> GraphModule:
-        """Applies the parts, left to right."""
+        """Applies the parts from left to right."""
         return self._run(graph_module, checked=False)
 
     def _run(self, graph_module: GraphModule, checked: bool) -> GraphModule:
@@ -39,11 +40,11 @@ class Composition(Transformation):
             for part in self._parts:
                 graph_module = part(graph_module, lint_and_recompile=False)
             if checked:
-                finished(graph_module)
+                require_finished(graph_module)
         except BaseException:
             if History.find(graph_module) is not None:
-                with History.at_work(graph_module) as history:
-                    history.abandon(graph_module)
+                with History.session(graph_module) as history:
+                    history.discard_pending(graph_module)
                     history.read(graph_module)
                     history.undo_since(graph_module, steps)
             raise
@@ -55,7 +56,7 @@ class Composition(Transformation):
 
 class _ReversibleComposition(Composition, ReversibleTransformation):
     def reverse(self, graph_module: GraphModule) -> GraphModule:
-        """Takes the parts back, right to left."""
+        """Undoes the parts from right to left."""
         if not self._inplace:
             graph_module = copy.deepcopy(graph_module)
         try:
@@ -63,7 +64,7 @@ class _ReversibleComposition(Composition, ReversibleTransformation):
                 assert isinstance(part, ReversibleTransformation)
                 graph_module = part._run_reverse(graph_module, checked=False)
         except BaseException:
-            graph_module.recompile()  # for what was taken back
+            graph_module.recompile()  # some parts were undone
             raise
         return graph_module
 
@@ -76,13 +77,13 @@ class _ReversibleComposition(Composition, ReversibleTransformation):
 
 
 def compose(*args: Transformation, inplace: bool = True) -> Transformation:
-    """One transformation out of several, applied left to right and reversed right to left.
+    """Combines transformations to one. It applies them from left to right, and undoes them from right to left.
 
-    It is reversible if all of them are, and preserves the computation if all do.
+    The result is reversible if all parts are, and preserves the computation if all parts do.
 
     Args:
         args: the transformations.
-        inplace: ``False`` leaves the GraphModule as it is, in both directions, and works on a copy.
+        inplace: False leaves the GraphModule unchanged, in both directions, and works on a copy.
     """
     if not args:
         raise _core.Error("compose needs at least one transformation")

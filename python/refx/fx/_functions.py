@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions that a graph calls: their names in the library, and the functions of such names.
+"""Converts the functions that a graph calls to names, and names to functions.
 
-What a name means is the library's to say. Here a Python object becomes a name, and a name an object.
+The library decides what a name means.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .. import _core
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A name under which the library may know the function."""
+    """The name under which the library may know a function."""
     if isinstance(function, torch._ops.OpOverload):
         return str(function)  # aten.linear.default
     if isinstance(function, torch._ops.OpOverloadPacket):
@@ -36,7 +36,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def find(name: str) -> Callable[..., Any]:
-    """The function of that name; raises LookupError if there is none."""
+    """The function with a name. Raises LookupError if there is none."""
     parts = _core.operator_parts(name)
     if parts is not None:
         found = _overload(*parts)

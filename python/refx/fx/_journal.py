@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A former name of ``_history``, which GraphModules that were saved then still ask for."""
+"""A former name of ``_history``, which pickled GraphModules still refer to."""
 
 from ._history import History as Journal
 

@@ -2,7 +2,7 @@
 """``node.transformations``: the signatures of the transformations that marked a node.
 
 An attribute of the node, as in optimum.fx. A node without marks does not have it. torch.fx copies no
-attributes of nodes: ``History.attach`` restores the marks of a copy from its history.
+attributes of nodes: ``History.associate_nodes`` restores the marks of a copy from its history.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def marks_of(node: Node) -> set[Any]:
         history = History.find(graph_module)
         if history is not None and history.graph is None:
             with history.lock:
-                history.attach(graph_module)
+                history.associate_nodes(graph_module)
     found = getattr(node, "transformations", None)
     return found if isinstance(found, set) else set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers of GraphModules that are rewritten: which weights are made of which, and their state."""
+"""Optimizers of rewritten GraphModules: which weights consist of which, and the state of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .. import _core
 
 
 class StaleOptimizer(UserWarning):
-    """An optimizer holds parameters that a rewrite, or its undo, took out of the GraphModule."""
+    """Warns that an optimizer holds parameters that a rewrite, or its undo, removed from the GraphModule."""
 
 
 # One of the originals that a weight is made of: its name, and the views that lead to it, each as
@@ -40,7 +40,7 @@ def _is_displaced(tensor: torch.Tensor) -> bool:
 
 
 def _has_new_gradient(tensor: torch.Tensor) -> bool:
-    """Whether a displaced parameter got a gradient since; gradients that were set to zero are none."""
+    """Whether a removed parameter got a gradient since. A gradient of zeros does not count."""
     if tensor.grad is None:
         return False
     _, grad, version = _displaced[id(tensor)]
@@ -49,9 +49,9 @@ def _has_new_gradient(tensor: torch.Tensor) -> bool:
     return bool(tensor.grad.any())
 
 
-def note(made: Iterable[Any]) -> list[torch.Tensor]:
-    """Remembers what weights are made of. Returns all tensors that this is about."""
-    concerned = []
+def remember_parts(made: Iterable[Any]) -> list[torch.Tensor]:
+    """Remembers which weights the new weights consist of. Returns all tensors affected."""
+    affected = []
     for _, whole, pieces in made:
         known: list[_Part] | None = [] if pieces else None
         for name, part, dim, start, length in pieces:
@@ -59,7 +59,7 @@ def note(made: Iterable[Any]) -> list[torch.Tensor]:
             if part is None:
                 known.append((None, ((dim, start, length, torch.Size()),)))
                 continue
-            concerned.append(part)
+            affected.append(part)
             inner = _parts.get(part, [(name, ())])
             if inner is None:  # made of what was computed
                 known = None
@@ -67,12 +67,12 @@ def note(made: Iterable[Any]) -> list[torch.Tensor]:
             known += [(leaf, ((dim, start, length, part.shape), *views)) for leaf, views in inner]
         _parts[whole] = known
         if pieces:
-            concerned.append(whole)
-    return concerned
+            affected.append(whole)
+    return affected
 
 
 def changed_flags(made: Iterable[Any]) -> dict[str, bool]:
-    """By the names of originals, the ``requires_grad`` of a weight made of them, where it was set since."""
+    """By the names of originals: ``requires_grad`` of the weight made of them, if somebody changed it."""
     flags: dict[str, bool] = {}
     for whole_name, whole, pieces in reversed(list(made)):  # a part may be the whole of an earlier step
         parts = {name: part for name, part, *_ in pieces if part is not None}
@@ -84,7 +84,7 @@ def changed_flags(made: Iterable[Any]) -> dict[str, bool]:
 
 
 def set_flags(flags: dict[str, bool], module: Module) -> None:
-    """Sets ``requires_grad`` of the parameters of these names, where the module has them."""
+    """Sets ``requires_grad`` of the parameters with these names."""
     if flags:
         for name, parameter in module.named_parameters(remove_duplicate=False):
             if name in flags:
@@ -95,14 +95,14 @@ def _forget(key: int, _: Any) -> None:
     _displaced.pop(key, None)
 
 
-def watch(concerned: list[torch.Tensor], module: Module) -> None:
-    """Has optimizers warn who hold parameters among these that the module has no more."""
+def watch_for_stale(affected: list[torch.Tensor], module: Module) -> None:
+    """Makes optimizers warn that hold parameters among these that the module no longer has."""
     global _hook
-    if not concerned:
+    if not affected:
         return
     held = {id(parameter) for parameter in module.parameters()}
     _checked.clear()  # what an optimizer holds may have been displaced just now
-    for tensor in concerned:
+    for tensor in affected:
         if id(tensor) in held:
             _displaced.pop(id(tensor), None)
         elif isinstance(tensor, Parameter):
@@ -115,7 +115,7 @@ def watch(concerned: list[torch.Tensor], module: Module) -> None:
 
 
 def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-    """An optimizer of the model that was traced has new gradients; a stale one has none."""
+    """Warns of stale optimizers. An optimizer of the traced model has new gradients, a stale one has none."""
     if optimizer in _checked:
         return
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -159,7 +159,7 @@ def _is_sorted(parameters: list[Parameter], positions: dict[int, int]) -> bool:
 
 
 class _Remapping:
-    """The optimizer's state by originals, taken apart and put together again."""
+    """Splits the state of an optimizer into the state of the originals, and joins it for the new parameters."""
 
     def __init__(self, optimizer: Optimizer, before: dict[str, Parameter], after: dict[str, Parameter]):
         self.optimizer = optimizer
@@ -265,16 +265,16 @@ def _copy(value: Any) -> Any:
 
 def remap_optimizer(optimizer: Optimizer, before: Module | Mapping[str, Parameter],
                     after: Module | Mapping[str, Parameter]) -> None:
-    """Gives an optimizer the parameters that a rewrite, or its undo, put in the place of others.
+    """Moves an optimizer to the parameters that a rewrite, or its undo, put in place of others.
 
-    Parameter groups and what the optimizer remembers of each element (momentum, the moments of Adam) are split and
-    joined like the weights. An ``Error``, and no change, where weights were computed and not put together, such as
-    by folding a batch norm.
+    Parameter groups and the state of each element (momentum, the moments of Adam) are split and joined like the weights.
+    If weights were computed and not joined, such as by folding a batch norm, that is an ``Error``, and the optimizer is
+    not changed.
 
     Args:
-        optimizer: made of parameters in ``before``; changed in place.
+        optimizer: an optimizer of parameters in ``before``. It is changed in place.
         before: the parameters before the rewrite, ``dict(gm.named_parameters())``.
-        after: the GraphModule as it is now, or its parameters by name.
+        after: the current GraphModule, or its parameters by name.
     """
     with torch.no_grad():
         _Remapping(optimizer, _named(before), _named(after)).run()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules, on GraphModules."""
+"""Rules as transformations of GraphModules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ._builtin import BuiltIn
 
 
 class Rule(BuiltIn):
-    """A rewrite that is written down.
+    """A declarative rewrite rule as a transformation of GraphModules.
 
     Args:
-        rule: what ``refx.rule`` or ``refx.rules`` made, the text of a rule, or the name of one that is
-            known: ``"gelu-written-out"``.
+        rule: a rule of ``refx.rule`` or ``refx.rules``, the text of a rule, or the name of a registered rule, such as
+            "fuse-gelu".
     """
 
     def __init__(self, rule: _rule.Rule | str) -> None:
@@ -22,6 +22,8 @@ class Rule(BuiltIn):
             rule = _rule.one(rule)
         self._rule = rule
         self.preserves_computation = _core.preserves_computation(self._name)
+        if isinstance(rule, str):  # steps get the current name
+            (self._rule,) = _core.find_transformations([rule])
 
     @property
     def _name(self) -> str:  # type: ignore[override]

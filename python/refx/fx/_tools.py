@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What refx adds to transformations: to explain, list, take back and search steps."""
+"""Functions for the history of a GraphModule: explain, log, reverse, bisect and forget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from torch.fx import GraphModule, Node
 
 from .. import _core
-from .._lab import Bisection, Progress, callback
+from .._bisection import Bisection
+from .._progress import Progress, callback
 from .._step import Step
 from ._base import Transformation, finish, require_graph_module
 from ._builtin import BuiltIn
@@ -20,7 +21,7 @@ from ._history import History
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """A place where a transformation applies."""
+    """A site where a transformation applies."""
 
     name: str
     nodes: tuple[Node, ...] = dataclasses.field(repr=False)
@@ -28,16 +29,19 @@ class Site:
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """A place that looks right, and why it is left alone."""
+    """A site that a transformation refuses, and why."""
 
     site: str
+    code: str
+    """Identifies the reason: a code of ``refx list --reasons``. It does not change in later versions."""
     reason: str
+    """The reason as text."""
     nodes: tuple[Node, ...] = dataclasses.field(repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What a transformation would do to a GraphModule, and what not."""
+    """The sites of a transformation in a GraphModule, and its refusals."""
 
     transformation: str
     sites: list[Site]
@@ -51,9 +55,11 @@ class Explanation:
 
 
 def explain(transformation: Transformation | type[BuiltIn], graph_module: GraphModule) -> Explanation:
-    """The sites of a transformation in a GraphModule, and the refusals with their reasons.
+    """Lists the sites and the refusals of a transformation in a GraphModule, without changing anything.
 
-    Nothing is changed. Only for the transformations that come with refx, and compositions of them.
+    Args:
+        transformation: a transformation of refx, its class, or a composition of such transformations.
+        graph_module: the GraphModule.
     """
     if isinstance(transformation, type) and issubclass(transformation, BuiltIn):
         transformation = transformation()
@@ -82,12 +88,12 @@ def explain(transformation: Transformation | type[BuiltIn], graph_module: GraphM
         return Explanation(
             transformation._name,
             [Site(name, nodes(numbers)) for name, numbers in sites],
-            [Refusal(name, reason, nodes(numbers)) for name, numbers, reason in refusals],
+            [Refusal(name, code, reason, nodes(numbers)) for name, numbers, code, reason in refusals],
         )
 
 
 def log(graph_module: GraphModule) -> list[Step]:
-    """The steps that were applied to the GraphModule and can be taken back, oldest first."""
+    """The steps of a GraphModule that can be reversed, oldest first."""
     history = History.find(graph_module)
     if history is None:
         return []
@@ -99,21 +105,22 @@ def log(graph_module: GraphModule) -> list[Step]:
 def reverse(graph_module: GraphModule, what: None | int | str | Step | Iterable[int | str | Step] = None, *,
             dependents: str = "reapply", discard_changes: bool = False,
             lint_and_recompile: bool = True) -> GraphModule:
-    """Takes steps back.
+    """Reverses steps.
 
     Args:
-        graph_module: the GraphModule, changed in place.
-        what: a step or its id; a transformation's name or a site, with ``*`` and ``?``; a list of
-            these; ``None`` is every step.
-        dependents: what happens to later steps that build on a reversed one: ``"reapply"`` applies
-            them again where they still match, ``"cascade"`` reverses them too, ``"refuse"`` raises.
-        discard_changes: drop what was trained since, where it cannot be carried back.
+        graph_module: the GraphModule, which is changed in place.
+        what: a step or its id, the name of a transformation or a site (with ``*`` and ``?``), or a list of these. None
+            means all steps.
+        dependents: what happens to later steps that build on a reversed one: "reapply" applies them again where they
+            still match, "cascade" reverses them, too, "refuse" raises an error.
+        discard_changes: discard changes by training that cannot be carried back.
+        lint_and_recompile: call ``graph.lint()`` and ``recompile()`` afterwards.
     """
     if History.find(graph_module) is None:
         if what is None:
             return graph_module
-        raise _core.Error(f"no live step matches '{what}'; the history is empty")
-    with History.at_work(graph_module) as history:
+        raise _core.Error(f"no step matches '{what}'; the history is empty")
+    with History.session(graph_module) as history:
         history.read(graph_module)
         if what is None:
             steps = [step.id for step in history.by_refx()]
@@ -128,22 +135,22 @@ def _select(history: History, what: int | str | Step) -> list[int]:
     if isinstance(what, Step):
         own = next((step for step in history.steps() if step.id == what.id), None)
         if own is None or (own.transformation, own.site) != (what.transformation, what.site):
-            raise _core.Error(f"{what} is not a live step of this GraphModule")
+            raise _core.Error(f"{what} is not a step of this GraphModule")
         what = what.id
     return history.mirror.select(str(what))
 
 
 def bisect(graph_module: GraphModule, check: Callable[[GraphModule], bool | None], *,
            progress: Progress | None = None) -> Bisection:
-    """The smallest sets of steps that make a check fail.
+    """Finds the smallest sets of steps that make a check fail.
+
+    To repair the GraphModule, reverse the steps in ``repair`` of the result with ``dependents="cascade"``.
 
     Args:
-        graph_module: the GraphModule; it stays as it is.
-        check: takes a copy that has some of the steps and not the others, and returns True (good),
-            False (bad) or None (cannot say).
-        progress: called as ``progress(done, total, what)``; or a bar of tqdm.
-
-    Reversing the steps in the result's ``repair`` with ``dependents="cascade"`` makes the check pass.
+        graph_module: the GraphModule. It is not changed.
+        check: a function that takes a copy with some of the steps, and returns True (good), False (bad) or None
+            (undecided).
+        progress: a function that is called as ``progress(done, total, what)``, or a bar of tqdm.
     """
     history = History.find(graph_module)
     if history is None:
@@ -152,7 +159,7 @@ def bisect(graph_module: GraphModule, check: Callable[[GraphModule], bool | None
         history.read(graph_module)
         steps = list(history.steps())
         if any(step.transformation == _core.Mirror.OTHERS for step in steps):
-            raise _core.Error("the graph was changed by others since, which cannot be taken back")
+            raise _core.Error("the graph was changed by others since then, and these changes cannot be reversed")
 
         def judge(kept: list[int]) -> bool | None:
             form = copy.deepcopy(graph_module)
@@ -164,12 +171,12 @@ def bisect(graph_module: GraphModule, check: Callable[[GraphModule], bool | None
                 copied.drop_if_done(form)
             return check(finish(form, True))
 
-        return Bisection.of(history.mirror.bisect(judge, callback(progress)), steps)
+        return Bisection.of_steps(history.mirror.bisect(judge, callback(progress)), steps)
 
 
 def forget(graph_module: GraphModule) -> None:
-    """Drops the history, and with it the originals that it keeps. The GraphModule stays as it is.
+    """Removes the history, and the originals that it keeps. The GraphModule does not change.
 
-    What was transformed still says so: to reverse it is an error from then on.
+    Transformed nodes stay marked: reversing them is an error from then on.
     """
     History.drop(graph_module)

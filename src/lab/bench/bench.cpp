@@ -14,6 +14,7 @@
 #include "lab/run/on_device.h"
 #include "lab/run/run_once.h"
 #include "lab/run/sized_inputs.h"
+#include "refx/error.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
 #include "refx/source.h"
@@ -22,7 +23,11 @@ namespace refx {
 
 namespace {
 
-constexpr double kStepPart = 0.2;  // of the seconds, for each step
+// The time for each step, as a fraction of the given seconds: a table of steps is for comparison,
+// and a model may have hundreds of them.
+constexpr double kStepPart = 0.2;
+// Above this interquartile range, relative to the median, the machine is too noisy for the number
+// of rounds, and the report says what may help.
 constexpr double kWideSpread = 0.25;
 
 std::string name_of(const Model& model) {
@@ -103,13 +108,13 @@ class Bench {
     }
   }
 
-  // What would help where the answer is uncertain.
+  // Adds hints if the result is uncertain.
   void advise() {
     const Contest& c = result_.contest;
     const double spread = std::max(c.before.spread(), c.after.spread());
     if (c.speed != Speed::unstable && spread < kWideSpread) return;
     result_.notes.push_back(
-        fmt::format("runs vary by {:.0f}% (the middle half of them)", 100 * spread));
+        fmt::format("run times vary by {:.0f}% (interquartile range)", 100 * spread));
     if (result_.threads > 1) result_.advice.push_back(Hint::one_thread);
     result_.advice.push_back(Hint::more_seconds);
     if (device_.is_cpu()) result_.advice.push_back(Hint::fixed_frequency);
@@ -128,6 +133,9 @@ class Bench {
 }  // namespace
 
 Benchmark bench(const Model& model, const BenchOptions& options) {
+  require_valid(options.measure);
+  if (options.rounds < 1)
+    throw Error(fmt::format("the number of rounds must be 1 or more, not {}", options.rounds));
   return Bench(model, options).run();
 }
 

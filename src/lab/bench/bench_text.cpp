@@ -48,19 +48,19 @@ std::string steps_of(const std::vector<StepSpeed>& steps) {
   for (const StepSpeed& s : steps)
     rows.push_back({std::to_string(s.id.value), s.transformation, s.site, ratio(s.contest),
                     to_string(s.contest.speed)});
-  return "the model as it is, against the model without one step:\n" + columns(rows);
+  return "the model, compared with the model without one step:\n" + columns(rows);
 }
 
 }  // namespace
 
-std::vector<std::string> Benchmark::told(Phrase words) const {
+std::vector<std::string> Benchmark::messages(HintFormatter formatter) const {
   std::vector<std::string> all = notes, ways;
-  for (Hint hint : advice) ways.push_back(words(hint));
+  for (Hint hint : advice) ways.push_back(formatter(hint));
   if (!ways.empty()) all.push_back(fmt::format("what may help: {}", fmt::join(ways, ", ")));
   return all;
 }
 
-std::string to_text(const Benchmark& b, Phrase words) {
+std::string to_text(const Benchmark& b, HintFormatter formatter) {
   const Contest& c = b.contest;
   std::string text =
       columns({row_of("before", b.before, c.before), row_of("after", b.after, c.after)});
@@ -68,9 +68,10 @@ std::string to_text(const Benchmark& b, Phrase words) {
                       c.rounds.size());
   if (b.calls > 0) text += rates_of(b);
   if (!b.steps.empty()) text += "\n" + steps_of(b.steps);
-  text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", printable(b.inputs),
+  text += fmt::format("\ninputs: {}\n{}, {} thread{}, inference mode; {}\n", printable(b.inputs),
                       b.device, b.threads, b.threads == 1 ? "" : "s", b.machine);
-  for (const std::string& note : b.told(words)) text += fmt::format("note: {}\n", printable(note));
+  for (const std::string& note : b.messages(formatter))
+    text += fmt::format("note: {}\n", printable(note));
   return text;
 }
 
@@ -88,7 +89,7 @@ void write(Json& json, const Contest& c) {
   json.end().end();
 }
 
-std::string to_json(const Benchmark& b, Phrase words) {
+std::string to_json(const Benchmark& b, HintFormatter formatter) {
   Json json;
   json.object(Json::kLines).member("before", b.before).member("after", b.after);
   json.member("inputs", b.inputs).member("device", b.device).member("threads", b.threads);
@@ -110,7 +111,7 @@ std::string to_json(const Benchmark& b, Phrase words) {
     json.end();
   }
   json.end().key("notes").array();
-  for (const std::string& note : b.told(words)) json.value(note);
+  for (const std::string& note : b.messages(formatter)) json.value(note);
   json.end().end();
   return json.take();
 }

@@ -27,6 +27,8 @@ class SteadyClock : public Clock {
   }
 };
 
+// Reads the time from events in the queue of the device, so that launch latencies of the host are
+// not part of it unless the device has to wait for them.
 class DeviceClock : public Clock {
  public:
   explicit DeviceClock(c10::Device device)
@@ -70,7 +72,8 @@ std::function<void()> captured(const std::function<void()>& run, c10::Device dev
   const c10::impl::VirtualGuardImpl guard(device.type());
   const auto graph = std::make_shared<at::accelerator::Graph>();
   finish(device);
-  const c10::StreamGuard other(guard.getStreamFromGlobalPool(device));  // the default one cannot
+  const c10::StreamGuard other(
+      guard.getStreamFromGlobalPool(device));  // the default stream cannot be captured
   graph->capture_begin();
   run();
   graph->capture_end();

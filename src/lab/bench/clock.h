@@ -8,23 +8,25 @@
 
 namespace refx {
 
-// Measures how long runs take where they take place.
+// Measures how long runs take.
 class Clock {
  public:
   virtual ~Clock() = default;
   // Seconds for this many runs, one after the other.
   virtual double time(const std::function<void()>& run, int times) = 0;
-  // Seconds since some beginning.
+  // Seconds since an arbitrary start.
   virtual double now();
 };
 
-// For a device with its own queue: by its events, which do not count the way there and back.
+// For devices with their own queue the clock uses the events of the device, which exclude the
+// latency between host and device.
 std::unique_ptr<Clock> make_clock(c10::Device device);
 
-// Everything that was queued there is done.
+// Waits until the device has finished everything in its queue.
 void finish(c10::Device device);
 
-// A run captured on the device, to be replayed as one. Throws Error where that cannot be.
+// Captures a run as a graph of the device and returns a function that replays it. Throws Error if
+// the device or this torch cannot do that.
 std::function<void()> captured(const std::function<void()>& run, c10::Device device);
 
 }  // namespace refx

@@ -13,28 +13,37 @@ namespace refx {
 namespace {
 
 constexpr double kConfidence = 0.99;
-constexpr double kPrecise = 1.02;   // the ends of the interval are this near each other
-constexpr double kUnstable = 1.25;  // and here too far to say that there is no difference
-constexpr double kLonger = 3;       // times the seconds asked for, at most
-constexpr int kWarmUps = 3;         // runs from the third on use planned memory
-constexpr double kSample = 20e-6;   // the shortest time that one reading of the clock should cover
+// The measurement stops early when the ratio is known to 1%: upper end / lower end of the interval.
+constexpr double kPrecise = 1.02;
+// An interval that contains 1 means "no difference" up to this ratio of its ends, "unstable" above
+// it.
+constexpr double kUnstable = 1.25;
+// A noisy measurement continues for at most this many times the given seconds.
+constexpr double kLonger = 3;
+// The executor plans its memory in the first two runs and uses the plan from the third run on.
+constexpr int kWarmUps = 3;
+// Reading the clock costs tens of nanoseconds. Samples of at least 20 us make that less than 1%.
+constexpr double kSample = 20e-6;
+// Models that take longer than this (seconds) keep their executor for all rounds: the warm-up of
+// each round would cost more than its measurement.
 constexpr double kSlow = 0.25;
+// Limits the memory for samples of very fast models.
 constexpr std::size_t kMaxKept = 100'000;
 
-// One of the two, in all rounds.
+// One of the two models, in all rounds.
 class Side {
  public:
   Side(const MakeRunner& fresh, Clock& clock) : fresh_(fresh), clock_(clock) {}
 
   // A runner in fresh memory, warmed up.
   void renew() {
-    runner_ = {};  // its memory may be taken again
+    runner_ = {};  // first, so that its memory is free for the next one
     runner_ = fresh_();
     for (int i = 0; i < kWarmUps; ++i) once_ = time(1);
   }
 
   void plan(double block_seconds) {
-    once_ = std::min({time(1), time(1), once_});
+    once_ = std::min({time(1), time(1), once_});  // the minimum: the least disturbed run
     runs_per_sample_ = std::max(1, static_cast<int>(std::ceil(kSample / std::max(once_, 1e-9))));
     const double sample = once_ * runs_per_sample_;
     samples_per_block_ = std::clamp(static_cast<int>(block_seconds / sample), 2, 10'000);
@@ -77,17 +86,17 @@ class Side {
   std::vector<double> round_, all_;
 };
 
-class Match {
+class AlternatingRuns {
  public:
-  Match(const MakeRunner& before, const MakeRunner& after, Clock& clock,
-        const ContestOptions& options)
+  AlternatingRuns(const MakeRunner& before, const MakeRunner& after, Clock& clock,
+                  const ContestOptions& options)
       : options_(options), clock_(clock), before_(before, clock), after_(after, clock) {}
 
   Contest run() {
+    // Four blocks for each round, and half of the time for warm-ups.
     const double block = options_.seconds / (4.0 * 2 * options_.rounds);
     const double start = clock_.now();
     for (Side* side : {&before_, &after_}) side->renew(), side->plan(block);
-    // Warming up a very slow model again and again would take longer than all the rest.
     const bool renew = std::max(before_.once(), after_.once()) < kSlow;
     while (!done(clock_.now() - start)) {
       play_round(renew && !logs_.empty());
@@ -98,7 +107,8 @@ class Match {
   }
 
  private:
-  // A B B A, and B A A B in the next one.
+  // A B B A, and B A A B in the next round: a drift of the clock frequency then affects both models
+  // equally.
   void play_round(bool renew) {
     std::array<Side*, 2> order = {&before_, &after_};
     if (logs_.size() % 2) std::swap(order[0], order[1]);
@@ -107,6 +117,7 @@ class Match {
       side->begin_round();
     }
     for (std::size_t i : {0, 1, 1, 0}) order[i]->block();
+    // Logarithms make "twice as fast" and "half as fast" equally far from 1.
     logs_.push_back(std::log(before_.end_round() / after_.end_round()));
   }
 
@@ -140,7 +151,7 @@ class Match {
   const ContestOptions& options_;
   Clock& clock_;
   Side before_, after_;
-  std::vector<double> logs_;  // of the ratio in each round
+  std::vector<double> logs_;  // logarithm of the ratio of each round
   Interval interval_;
 };
 
@@ -148,7 +159,7 @@ class Match {
 
 Contest contest(const MakeRunner& before, const MakeRunner& after, Clock& clock,
                 const ContestOptions& options) {
-  return Match(before, after, clock, options).run();
+  return AlternatingRuns(before, after, clock, options).run();
 }
 
 }  // namespace refx

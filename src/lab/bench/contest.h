@@ -10,21 +10,21 @@
 
 namespace refx {
 
-// Runs one model once, on memory of its own.
+// Runs one model once, in its own memory.
 struct Runner {
   Runner() = default;
   template <std::invocable F>
   Runner(F f) : run(std::move(f)) {}
 
   std::function<void()> run;
-  std::function<void()> prepare = {};  // has to be called before each run, and is not timed
+  std::function<void()> prepare = {};  // is called before each run, and not timed
 };
-// Makes a runner in fresh memory.
+// Creates a runner in fresh memory.
 using MakeRunner = std::function<Runner()>;
 
-// Runs with these inputs, in copies of its own of them and of the state that a run writes; captured
-// on a device and replayed there if one is given. The first call of a sequence prepares each run,
-// which is those after it.
+// Runs the model on its own copies of the inputs and of the state that it writes. If a device is
+// given, a run is captured there and replayed. In a sequence of calls the first call belongs to
+// `prepare`; a run is all the calls after it.
 MakeRunner runs_of(const Model& model, Inputs inputs, std::optional<c10::Device> capture_on = {});
 
 struct ContestOptions {

@@ -35,7 +35,7 @@ MakeRunner runs_of(const Model& model, Inputs inputs, std::optional<c10::Device>
     }
     const Runner run([executor, own = copies(inputs.values)] { executor->run(own); });
     if (!capture_on) return run;
-    executor->use_plans(false);  // a graph keeps the memory of its run itself
+    executor->use_plans(false);  // a captured graph owns the memory of its run
     run.run();
     return Runner([run, replay = captured(run.run, *capture_on)] { replay(); });
   };

@@ -20,7 +20,7 @@ namespace refx {
 
 namespace {
 
-// Verdicts by the steps that were kept, in memory and in a file.
+// The verdicts, by the set of steps in the variant, in memory and in a file.
 class Verdicts {
  public:
   Verdicts(const Model& model, const BisectOptions& options) : path_(options.journal) {
@@ -32,12 +32,12 @@ class Verdicts {
     read();
   }
 
-  const Verdict* find(const std::set<StepId>& kept) const {
+  const BisectVerdict* find(const std::set<StepId>& kept) const {
     const auto it = known_.find(kept);
     return it == known_.end() ? nullptr : &it->second;
   }
 
-  void add(const std::set<StepId>& kept, Verdict verdict) {
+  void add(const std::set<StepId>& kept, BisectVerdict verdict) {
     known_[kept] = verdict;
     if (path_.empty()) return;
     Json json;
@@ -49,7 +49,7 @@ class Verdicts {
     append_line(path_, line);
   }
 
-  // The search is over.
+  // Removes the file at the end of the search.
   void drop() const {
     std::error_code ignored;
     if (!path_.empty()) std::filesystem::remove(path_, ignored);
@@ -62,18 +62,18 @@ class Verdicts {
       std::set<StepId> kept;
       for (std::uint64_t id : line["steps"]) kept.insert(StepId(static_cast<std::uint32_t>(id)));
       const std::string_view verdict = line["verdict"];
-      for (Verdict v : {Verdict::good, Verdict::bad, Verdict::skip})
+      for (BisectVerdict v : {BisectVerdict::good, BisectVerdict::bad, BisectVerdict::skip})
         if (to_string(v) == verdict) known_[kept] = v;
     });
   }
 
   std::string path_, key_;
-  std::map<std::set<StepId>, Verdict> known_;
+  std::map<std::set<StepId>, BisectVerdict> known_;
 };
 
-class Search {
+class BisectSearch {
  public:
-  Search(const Model& model, const Check& check, const BisectOptions& options)
+  BisectSearch(const Model& model, const BisectCheck& check, const BisectOptions& options)
       : model_(model),
         check_(check),
         options_(options),
@@ -85,16 +85,18 @@ class Search {
     result_.discards = !can_carry_back();
     result_.current = test(all);
     result_.original = test({});
-    if (result_.current == Verdict::skip || result_.original == Verdict::skip)
+    if (result_.current == BisectVerdict::skip || result_.original == BisectVerdict::skip)
       throw Error(fmt::format("the check skips the {}: it must judge both ends of the search",
-                              result_.current == Verdict::skip ? "model as it is" : "original"));
-    if (result_.current == Verdict::bad && result_.original == Verdict::good) find_all(all);
+                              result_.current == BisectVerdict::skip ? "model" : "original"));
+    if (result_.current == BisectVerdict::bad && result_.original == BisectVerdict::good)
+      find_all(all);
     verdicts_.drop();
     return std::move(result_);
   }
 
  private:
-  // Whether all that was trained since can be handed back to the originals, as reverse() does it.
+  // Whether later changes of rewritten tensors can be carried back to the original tensors, as
+  // reverse() does. If not, they are discarded in all variants, so that these stay comparable.
   bool can_carry_back() const {
     try {
       form_with(model_, {}, Trained::carried_back);
@@ -104,17 +106,18 @@ class Search {
     }
   }
 
-  // One set after the other, each with those before it repaired.
+  // Finds one set after the other. The last step of each set is removed before the search for the
+  // next one: without it that set cannot fail.
   void find_all(Steps kept) {
-    Verdict verdict = Verdict::bad;
-    while (verdict == Verdict::bad) {
+    BisectVerdict verdict = BisectVerdict::bad;
+    while (verdict == BisectVerdict::bad) {
       const Steps culprit = smallest(kept);
       add(culprit);
       result_.repair.push_back(culprit.back());
       kept = without(kept, culprit.back());
       verdict = test(kept);
     }
-    result_.repaired = verdict == Verdict::good;
+    result_.repaired = verdict == BisectVerdict::good;
     std::sort(result_.repair.begin(), result_.repair.end());
     std::stable_sort(
         result_.culprits.begin(), result_.culprits.end(),
@@ -124,9 +127,9 @@ class Search {
   Steps smallest(Steps failing) {
     while (true) {
       failing = minimize(failing, [&](const Steps& steps) { return test(steps); });
-      // It may be what they are built on that fails.
+      // A variant includes the steps that its steps build on, and these may be the ones that fail.
       Steps bases = bases_of(failing);
-      if (bases.empty() || test(bases) != Verdict::bad) return failing;
+      if (bases.empty() || test(bases) != BisectVerdict::bad) return failing;
       failing = std::move(bases);
     }
   }
@@ -138,7 +141,8 @@ class Search {
       Steps others = bases;
       std::copy_if(steps.begin(), steps.end(), std::back_inserter(others),
                    [&](StepId other) { return other != id; });
-      if (!others.empty() && test(others) == Verdict::skip) result_.unsure.push_back(id);
+      // Minimal only as far as the check could be run: without this step it was skipped.
+      if (!others.empty() && test(others) == BisectVerdict::skip) result_.unsure.push_back(id);
     }
   }
 
@@ -157,7 +161,7 @@ class Search {
     return all;
   }
 
-  // Without this step and those built on it.
+  // Removes the step and the steps that build on it.
   Steps without(const Steps& steps, StepId id) const {
     Steps others;
     for (StepId other : steps)
@@ -165,9 +169,9 @@ class Search {
     return others;
   }
 
-  Verdict test(const Steps& steps) {
+  BisectVerdict test(const Steps& steps) {
     const std::set<StepId> kept = closed(steps);
-    if (const Verdict* known = verdicts_.find(kept)) {
+    if (const BisectVerdict* known = verdicts_.find(kept)) {
       if (seen_.insert(kept).second) ++result_.remembered;
       return *known;
     }
@@ -178,9 +182,9 @@ class Search {
                                        model_.history().size())});
     };
     tell();
-    // A check that was disturbed by Ctrl-C says nothing: whoever is told of progress ends the
-    // search.
-    Verdict verdict;
+    // Ctrl-C may also end the command of the check, whose exit code is then no verdict. The
+    // progress callback throws in that case, before the verdict is stored.
+    BisectVerdict verdict;
     try {
       verdict = check_(
           form_with(model_, kept, result_.discards ? Trained::discarded : Trained::carried_back));
@@ -196,7 +200,7 @@ class Search {
   }
 
   const Model& model_;
-  const Check& check_;
+  const BisectCheck& check_;
   const BisectOptions& options_;
   Verdicts verdicts_;
   const std::map<StepId, std::set<StepId>> built_on_;
@@ -206,12 +210,12 @@ class Search {
 
 }  // namespace
 
-Bisection bisect(const Model& model, const Check& check, const BisectOptions& options) {
-  return Search(model, check, options).run();
+Bisection bisect(const Model& model, const BisectCheck& check, const BisectOptions& options) {
+  return BisectSearch(model, check, options).run();
 }
 
-std::string to_string(Verdict verdict) {
-  return verdict == Verdict::good ? "good" : verdict == Verdict::bad ? "bad" : "skip";
+std::string to_string(BisectVerdict verdict) {
+  return verdict == BisectVerdict::good ? "good" : verdict == BisectVerdict::bad ? "bad" : "skip";
 }
 
 }  // namespace refx

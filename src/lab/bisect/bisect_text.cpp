@@ -20,14 +20,15 @@ std::vector<std::uint32_t> numbers(const std::vector<StepId>& ids) {
 
 std::string repair_of(const Bisection& b, const std::string& said) {
   if (!said.empty()) return said;
-  return fmt::format("reverse {} with what is built on it{}", fmt::join(numbers(b.repair), ", "),
-                     b.discards ? ", dropping what was trained since" : "");
+  return fmt::format("reverse {} with the steps that build on {}{}",
+                     fmt::join(numbers(b.repair), ", "), b.repair.size() == 1 ? "it" : "them",
+                     b.discards ? ", discarding later changes of weights" : "");
 }
 
 std::string culprits_of(const Bisection& b, const Model& model) {
   std::string text;
   for (const Culprit& culprit : b.culprits) {
-    text += culprit.steps.size() == 1 ? "the check fails because of step:\n"
+    text += culprit.steps.size() == 1 ? "the check fails because of this step:\n"
                                       : "the check fails because of these steps together:\n";
     std::vector<Row> rows;
     for (StepId id : culprit.steps) {
@@ -36,7 +37,7 @@ std::string culprits_of(const Bisection& b, const Model& model) {
     }
     text += columns(rows);
     if (!culprit.built_on.empty())
-      text += fmt::format("  built on {}, which pass without them\n",
+      text += fmt::format("  they build on {}, which pass by themselves\n",
                           fmt::join(numbers(culprit.built_on), ", "));
   }
   return text;
@@ -45,19 +46,19 @@ std::string culprits_of(const Bisection& b, const Model& model) {
 }  // namespace
 
 std::string to_text(const Bisection& b, const Model& model, const std::string& repair) {
-  const bool original_fails = b.original == Verdict::bad;
-  if (b.current == Verdict::good)
-    return original_fails ? "the check passes on the model as it is, and fails on its original\n"
-                          : "the check passes on the model as it is\n";
+  const bool original_fails = b.original == BisectVerdict::bad;
+  if (b.current == BisectVerdict::good)
+    return original_fails ? "the check passes on the model and fails on its original\n"
+                          : "the check passes on the model\n";
   if (original_fails) return "the original fails the check, too: no step is to blame\n";
   std::string text = culprits_of(b, model);
   if (!b.unsure.empty())
-    text += fmt::format("not sure of {}: the check skipped the forms without them\n",
+    text += fmt::format("uncertain: {}; the check skipped the variants without them\n",
                         fmt::join(numbers(b.unsure), ", "));
   text += fmt::format("{} checks", b.checks);
   if (b.remembered) text += fmt::format(", {} remembered", b.remembered);
-  text += b.repaired ? "; the check passes after\n"
-                     : "; this would be the repair, but the check skipped it:\n";
+  text +=
+      b.repaired ? "; the check passes after\n" : "; suggested repair, which the check skipped:\n";
   return text + fmt::format("  {}\n", printable(repair_of(b, repair)));
 }
 

@@ -9,13 +9,13 @@
 
 namespace refx {
 
-// Delta debugging: the smallest set of steps that makes a check fail.
+// Delta debugging: minimal sets of steps that make a check fail.
 
 using Steps = std::vector<StepId>;
-using TestSteps = std::function<Verdict(const Steps& kept)>;
+using TestSteps = std::function<BisectVerdict(const Steps& kept)>;
 
-// A part of `failing`, which fails the test, that fails it too and none of whose steps can be left
-// out. Tests that skip say nothing. In the order of `failing`.
+// Returns a minimal subset of `failing` that still fails the test: no single step can be removed
+// from it, unless a test was skipped. Keeps the order of `failing`.
 Steps minimize(const Steps& failing, const TestSteps& test);
 
 }  // namespace refx

@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "book/call.h"
+#include "book/meanings.h"
 #include "book/schemas.h"
 #include "lab/check/recipe.h"
 #include "lab/run/run_once.h"
@@ -64,16 +65,18 @@ at::Tensor numbers(const TensorChoice& choice) {
   return values.to(choice.dtype);
 }
 
+// Gives a tensor another layout, with the same values. Rules must not depend on strides, but
+// operators such as view do.
 at::Tensor laid_out(const at::Tensor& values, TensorChoice::Layout layout) {
   if (values.dim() == 0) return values;
   switch (layout) {
-    case TensorChoice::plain:
+    case TensorChoice::contiguous:
       break;
-    case TensorChoice::turned: {  // the memory of the last two dimensions swapped
+    case TensorChoice::transposed: {  // in memory the last two dimensions are swapped
       if (values.dim() < 2) break;
       return values.transpose(-2, -1).contiguous().transpose(-2, -1);
     }
-    case TensorChoice::gaps: {
+    case TensorChoice::strided: {
       Sizes sizes = values.sizes().vec();
       sizes.back() *= 2;
       at::Tensor wide = at::empty(sizes, values.options());
@@ -81,7 +84,7 @@ at::Tensor laid_out(const at::Tensor& values, TensorChoice::Layout layout) {
       every_other.copy_(values);
       return every_other;
     }
-    case TensorChoice::spread:  // one row, seen again and again
+    case TensorChoice::expanded:  // one row, repeated with stride 0
       return values.narrow(0, 0, 1).expand(values.sizes());
   }
   return values;
@@ -98,15 +101,15 @@ at::Tensor make(const TensorChoice& choice) {
 
 // ---- graphs ------------------------------------------------------------------------------------
 
-class Writer {
+class InstanceWriter {
  public:
-  Writer(const Definition& rule, const Recipe& recipe)
+  InstanceWriter(const Definition& rule, const Recipe& recipe)
       : rule_(rule), recipe_(recipe), body_(rule.before[recipe.form]), spelling_(recipe.spelling) {
     values_.resize(body_.model.graph().id_limit());
     put_variables();
   }
 
-  // All calls up to this one; no id: all.
+  // Writes the calls of the form up to this one; all of them if there is no id.
   void write(NodeId until) {
     for (NodeId id : body_.model.graph()) {
       if (body_.model.graph()[id].op != Opcode::call_function) continue;
@@ -132,12 +135,13 @@ class Writer {
   const std::vector<c10::IValue>& inputs() const { return inputs_; }
 
  private:
-  // Whether a spelling other than the plain one is taken.
+  // Whether to use another spelling than the default one. Recipes without a spelling never do, and
+  // then draw no random numbers.
   bool vary(std::int64_t one_in) { return recipe_.spelling != 0 && spelling_.one_in(one_in); }
 
   void put_variables() {
     std::vector<Arg> made(rule_.variables.size());
-    for (const bool inputs : {true, false})  // inputs come before what is read where it is used
+    for (const bool inputs : {true, false})  // placeholders come before get_attr nodes
       for (std::size_t i = 0; i < rule_.variables.size(); ++i) {
         const Choice& choice = recipe_.variables[i];
         if (!choice.made || choice.absent || !choice.tensor || choice.same_as >= 0) continue;
@@ -151,7 +155,7 @@ class Writer {
       choice_of_[it->second.value] = &choice;
       Arg& value = values_[it->second.value];
       if (choice.absent)
-        value = *rule_.variables[i].otherwise;
+        value = *rule_.variables[i].default_value;
       else if (choice.same_as >= 0)
         value = made[static_cast<std::size_t>(choice.same_as)];
       else if (choice.tensor)
@@ -204,7 +208,7 @@ class Writer {
     return builder_.constant(entry.name, tensor);
   }
 
-  // Sizes that are known only when the model runs are asked for.
+  // Replaces sizes of the symbol in a literal by calls of sym_size.
   Arg with_symbols(const Arg& literal) {
     const List* list = literal.get<List>();
     if (!list) return literal;
@@ -216,7 +220,7 @@ class Writer {
         continue;
       }
       if (*size != kSymbol || symbol_.first.empty())
-        throw Error("a size that is computed from a symbol");
+        throw Error("a size is computed from a symbol");
       sizes.items.push_back(
           builder_.call("aten.sym_size.int", {by_name_.at(symbol_.first), symbol_.second}));
     }
@@ -276,7 +280,7 @@ class Writer {
     return builder_.call(written.target, std::move(args), std::move(kwargs));
   }
 
-  // A call that hands its input on.
+  // A call whose result is its input, such as a dropout in evaluation mode.
   NodeId idle(NodeId value) {
     if (recipe_.functions) return builder_.call("torch.nn.functional.dropout", {value, 0.1, false});
     switch (spelling_.below(4)) {
@@ -293,7 +297,7 @@ class Writer {
 
   Node spelled(Reading reading) {
     const std::string name(reading.name);
-    if (rules::is_commutative(reading.name) && vary(3)) {
+    if (book::is_commutative(reading.name) && vary(3)) {
       auto find = [&](const char* which) {
         return std::find_if(reading.args.begin(), reading.args.end(),
                             [&](const Reading::Given& given) { return given.name == which; });
@@ -308,7 +312,7 @@ class Writer {
     return node;
   }
 
-  // The last arguments by name.
+  // Passes the last arguments by name.
   void name_arguments(Node& node) {
     const c10::FunctionSchema* schema = book::find_schema(book::parse_target(node.target));
     if (!schema || node.args.size() < 2) return;
@@ -344,7 +348,7 @@ std::vector<Dim> in_symbols(const std::vector<Dim>& dims) {
       continue;
     }
     const std::int64_t factor = dim.value / kSymbol;
-    if (factor % kSymbol == 0) throw Error("a size that is a power of a symbol");
+    if (factor % kSymbol == 0) throw Error("a size is a power of a symbol");
     all.emplace_back(factor == 1 ? std::string("s0") : fmt::format("{}*s0", factor), dim.value);
   }
   return all;
@@ -403,14 +407,14 @@ void record_types(Instance& instance) {
 Instance build(const Definition& rule, const Recipe& recipe) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
-  Writer writer(rule, recipe);
+  InstanceWriter writer(rule, recipe);
   writer.write({});
   Instance instance;
   instance.symbolic = recipe.symbolic && recipe.typed;
   Args outputs;
   for (const Arg& result : writer.results()) {
     const NodeId* id = result.get<NodeId>();
-    if (!id) throw Error("a result that is no tensor");
+    if (!id) throw Error("a result is not a tensor");
     instance.results.push_back(*id);
     outputs.push_back(recipe.used ? writer.used(*id) : *id);
   }
@@ -418,8 +422,8 @@ Instance build(const Definition& rule, const Recipe& recipe) {
   instance.inputs = writer.inputs();
   instance.symbolic = instance.symbolic && writer.has_symbol();
   if (instance.symbolic && has_symbolic_weights(instance.model))
-    throw Error("a weight of a symbolic size");
-  // Some operators run with some strides alone: copies have others.
+    throw Error("a weight has a symbolic size");
+  // Some operators accept only some strides, and copies of the inputs may have other strides.
   (void)Executor(instance.model).run(copies(instance.inputs));
   if (recipe.typed) record_types(instance);
   return instance;
@@ -428,7 +432,7 @@ Instance build(const Definition& rule, const Recipe& recipe) {
 c10::IValue value_of(const Definition& rule, const Recipe& recipe, NodeId node) {
   const c10::InferenceMode ordinary_tensors(false);
   const at::NoGradGuard no_grad;
-  Writer writer(rule, recipe);
+  InstanceWriter writer(rule, recipe);
   writer.write(node);
   const Model model = writer.build({writer.value(node)});
   return Executor(model).run(writer.inputs());

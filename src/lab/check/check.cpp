@@ -21,15 +21,18 @@ namespace {
 
 using checking::Instance;
 using checking::Recipe;
-using checking::Trial;
+using checking::RuleTrial;
 
-constexpr std::uint64_t kLargestTensor = 64 << 20;  // bytes: a text may ask for any size
-constexpr int kPatience = 5;  // times as many instances, where few are found …
-constexpr int kEnough = 4;    // … fewer than one in so many
+// In bytes. The text of a rule may ask for tensors of any size.
+constexpr std::uint64_t kLargestTensor = 64 << 20;
+// If the rule matches fewer than one in kEnough instances, up to kPatience times as many are tried:
+// strict conditions would otherwise be tested on a handful of instances.
+constexpr int kPatience = 5;
+constexpr int kEnough = 4;
 
-class Checker {
+class RuleChecker {
  public:
-  Checker(const Rule& rule, const CheckOptions& options, OnProgress progress)
+  RuleChecker(const Rule& rule, const CheckOptions& options, OnProgress progress)
       : rule_(rule),
         definition_(rule.definition()),
         options_(options),
@@ -39,8 +42,8 @@ class Checker {
   }
 
   RuleCheck run() {
-    // oneDNN crashes in some convolutions of few halves, on processors with matrix units: sizes
-    // that are drawn at random find them.
+    // On processors with matrix units, oneDNN crashes in some small fp16 convolutions, which random
+    // sizes hit sooner or later.
     const Environment environment(1, /*onednn=*/false);
     const exec::AllocationLimit limit(kLargestTensor);
     for (std::size_t form = 0; form < definition_.before.size(); ++form) {
@@ -67,11 +70,11 @@ class Checker {
         continue;
       }
       ++check.tried;
-      Trial trial = attempt(*guess.recipe);
-      if (trial.outcome == Trial::found) {
+      RuleTrial trial = attempt(*guess.recipe);
+      if (trial.outcome == RuleTrial::found) {
         ++check.found;
         check.compared += trial.compared;
-      } else if (trial.outcome == Trial::refused) {
+      } else if (trial.outcome == RuleTrial::refused) {
         ++check.refused;
         ++reasons[trial.why];
       } else {
@@ -85,7 +88,7 @@ class Checker {
                      [](const auto& a, const auto& b) { return a.second > b.second; });
   }
 
-  Trial attempt(const Recipe& recipe) const {
+  RuleTrial attempt(const Recipe& recipe) const {
     return checking::attempt(rule_, checking::build(definition_, recipe));
   }
 
@@ -103,7 +106,7 @@ class Checker {
                                       [](const FormCheck& form) { return form.compared > 0; });
     if (compared || !rule_.preserves_computation()) return;
     result_.verdict = RuleVerdict::never_matched;
-    result_.problem = "no instance that is found gives numbers that can be compared";
+    result_.problem = "no matching instance has results that can be compared";
   }
 
   void never_matched(std::size_t form) {
@@ -124,14 +127,15 @@ class Checker {
                                       check.tried, which, check.reasons[0].first);
   }
 
-  // Takes the first of those that are simpler and fail alike, until none does.
+  // Replaces the failing instance by the first simpler one with the same kind of failure, until
+  // there is none. A failure of another kind would be another mistake, or none of the rule.
   void shrink() {
     for (bool again = true; again;) {
       again = false;
       for (const Recipe& recipe : checking::simpler(definition_, *failing_)) {
         if (progress_) progress_({0, 0, fmt::format("{}: a smaller instance", result_.name)});
         try {
-          Trial trial = attempt(recipe);
+          RuleTrial trial = attempt(recipe);
           if (trial.kind.empty() || trial.kind != failure_.kind) continue;
           failing_ = recipe;
           failure_ = std::move(trial);
@@ -151,7 +155,7 @@ class Checker {
   checking::Random random_;
   RuleCheck result_;
   std::optional<Recipe> failing_;
-  Trial failure_;
+  RuleTrial failure_;
   std::string does_not_run_;
 };
 
@@ -170,8 +174,8 @@ std::string to_string(RuleVerdict verdict) {
 }
 
 RuleCheck check_rule(const Rule& rule, const CheckOptions& options) {
-  if (options.instances < 1) throw Error("a rule is checked on one instance at least");
-  return Checker(rule, options, options.progress).run();
+  if (options.instances < 1) throw Error("the number of instances must be at least 1");
+  return RuleChecker(rule, options, options.progress).run();
 }
 
 std::vector<RuleCheck> check_rules(const std::vector<Rule>& rules, const CheckOptions& options) {

@@ -13,6 +13,7 @@ namespace refx {
 
 namespace {
 
+// The sum over the forms of `before`.
 FormCheck all_forms(const RuleCheck& check) {
   FormCheck all;
   for (const FormCheck& form : check.forms) {
@@ -35,10 +36,15 @@ FormCheck all_forms(const RuleCheck& check) {
   return all;
 }
 
+template <class Number>
+std::string times(Number number) {
+  return number == 1 ? "once" : fmt::format("{} times", number);
+}
+
 }  // namespace
 
 std::string to_text(const std::vector<RuleCheck>& checks) {
-  constexpr std::size_t kReasons = 2;
+  constexpr std::size_t kReasons = 2;  // of the refusals; more would hide the problem
   std::vector<Row> rows = {{"rule", "tried", "found", "compared", "refused", "failed", "verdict"}};
   std::string details;
   for (const RuleCheck& check : checks) {
@@ -49,9 +55,9 @@ std::string to_text(const std::vector<RuleCheck>& checks) {
     if (!check.passed()) {
       details += fmt::format("\n{}: {}\n", printable(check.name), printable(check.problem));
       for (std::size_t i = 0; i < std::min(kReasons, all.reasons.size()); ++i)
-        details += fmt::format("  refused {} times: {}\n", all.reasons[i].second,
+        details += fmt::format("  refused {}: {}\n", times(all.reasons[i].second),
                                printable(all.reasons[i].first));
-      if (!check.instance.empty()) details += "the smallest such model:\n" + check.instance;
+      if (!check.instance.empty()) details += "the smallest failing model:\n" + check.instance;
     }
   }
   return columns(rows) + details;

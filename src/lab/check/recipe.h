@@ -39,42 +39,43 @@ class Random {
 
 using Sizes = std::vector<std::int64_t>;
 
-// A tensor to be made.
+// How to create a tensor.
 struct TensorChoice {
-  enum Layout : std::uint8_t { plain, turned, gaps, spread };
+  enum Layout : std::uint8_t { contiguous, transposed, strided, expanded };
   enum Role : std::uint8_t { input, parameter, buffer, constant };
   enum Numbers : std::uint8_t { normal, positive, small, large, mask };
   Sizes sizes = {};
   c10::ScalarType dtype = c10::ScalarType::Float;
-  Layout layout = plain;
+  Layout layout = contiguous;
   Role role = input;
   Numbers numbers = normal;
   std::uint64_t seed = 0;
 };
 
-// What a variable of a rule is to stand for.
+// The value of a variable of a rule in an instance.
 struct Choice {
   bool made = false;
   bool absent = false;
   Arg literal = {};
   std::optional<TensorChoice> tensor = {};
-  int same_as = -1;        // the value of another variable
+  int same_as = -1;        // index of the variable whose value it shares
   bool as_tensor = false;  // a number as a tensor without dimensions
   bool inverse = false;    // a factor as a division
 };
 
-// An instance of a form of `before`, to be built.
+// How to build an instance of a form of `before`.
 struct Recipe {
   std::size_t form = 0;
   std::vector<Choice> variables = {};
-  bool functions = false;      // as torch.fx writes it, not as torch.export does
+  bool functions = false;      // spelled as in torch.fx, not as in torch.export
   bool typed = true;           // with the types of all values
   bool symbolic = false;       // sizes of kSymbol are "s0"
-  bool used = false;           // its results are used, not returned
-  std::uint64_t spelling = 0;  // draws among spellings; 0: the plain one
+  bool used = false;           // other nodes use its results, which are not returned
+  std::uint64_t spelling = 0;  // selects among equivalent spellings; 0: the default one
 };
 
-// A size that no other is a multiple of.
+// No other size that is drawn is a multiple of it, so that every dimension with a multiple of this
+// size comes from the symbol.
 inline constexpr std::int64_t kSymbol = 7;
 
 struct Instance {
@@ -84,16 +85,16 @@ struct Instance {
   bool symbolic = false;
 };
 
-// The instance, types recorded. Throws Error where it does not run.
+// Builds the instance and records the types of its values. Throws Error if it does not run.
 Instance build(const rules::Definition& rule, const Recipe& recipe);
 
-// The value of one node of the form; it takes only the variables that are made.
+// Computes one node of the form from the variables that have been chosen so far.
 c10::IValue value_of(const rules::Definition& rule, const Recipe& recipe, NodeId node);
 
-// The ranks that each variable had in instances that ran.
+// The ranks that each variable had in instances that ran. Later guesses prefer them.
 using Experience = std::vector<std::vector<std::int64_t>>;
 
-// A random instance that runs; none where none was found, and the last reason.
+// A random instance that runs; or none, and the reason why the last try did not run.
 struct Guess {
   std::optional<Recipe> recipe;
   std::string problem;
@@ -101,9 +102,9 @@ struct Guess {
 Guess guess(const rules::Definition& rule, std::size_t form, Random& random,
             Experience& experience);
 
-// Those that are a little simpler, the simplest first.
+// Recipes that are slightly simpler, the simplest first.
 std::vector<Recipe> simpler(const rules::Definition& rule, const Recipe& recipe);
-// How much there is to look at.
+// The complexity of an instance for a person who reads it.
 std::int64_t weight_of(const Recipe& recipe);
 
 }  // namespace refx::checking

@@ -8,15 +8,15 @@
 
 namespace refx::checking {
 
-// What a rule does at one instance.
-struct Trial {
+// The result of a rule on one instance.
+struct RuleTrial {
   enum Outcome : std::uint8_t { found, refused, missed, failed };
   Outcome outcome = found;
-  std::string why = {};   // it is refused, or fails
-  std::string kind = {};  // of the failure
-  bool compared = false;  // the numbers were
+  std::string why = {};   // of a refusal or a failure
+  std::string kind = {};  // of failure, to shrink an instance without changing its failure
+  bool compared = false;  // verify() gave a verdict on the numbers
 };
 
-Trial attempt(const Rule& rule, const Instance& instance);
+RuleTrial attempt(const Rule& rule, const Instance& instance);
 
 }  // namespace refx::checking

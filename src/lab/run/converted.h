@@ -9,8 +9,8 @@
 
 namespace refx {
 
-// A copy, without history, whose tensors and nodes went through these functions. Tied tensors stay
-// one tensor.
+// A copy, without history, with the functions applied to its tensors and nodes. Tied tensors stay
+// tied: each tensor is converted once.
 Model converted(const Model& model, const std::function<at::Tensor(const at::Tensor&)>& tensor,
                 const std::function<void(Node&)>& node);
 

@@ -8,17 +8,18 @@
 
 namespace refx {
 
-// For every live step, the steps that it is built on, directly or not.
+// For every live step, the steps that it builds on, directly or indirectly.
 std::map<StepId, std::set<StepId>> built_on(const Model& model);
 
-// A copy without history in which regions (without gradients, under autocast) are part of the
-// graph, so that what runs in them can be watched and converted. The model itself if it has none.
+// A copy without history in which regions (without gradients, under autocast) are inlined, so that
+// the operators in them can be watched and converted. The model itself if there are no regions.
 Model with_regions_inlined(const Model& model);
 
 enum class Trained { discarded, carried_back };
 
-// The original with these steps alone; what they are built on must be among them. What was trained
-// into tensors of the others is not in it, or carried back; an Error if that cannot be.
+// The original with only these steps, which must include the steps that they build on. Later
+// changes of tensors of the other steps are discarded or carried back; throws Error if that is not
+// possible.
 Model form_with(const Model& model, const std::set<StepId>& kept,
                 Trained trained = Trained::discarded);
 

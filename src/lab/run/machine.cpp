@@ -49,7 +49,7 @@ void note_if_busy(std::vector<std::string>& notes) {
   double load = 0;
   if (getloadavg(&load, 1) != 1 || load / cores() <= kBusy) return;
   notes.push_back(fmt::format(
-      "the machine is busy (load {:.1f} per core): close other programs for sharper numbers",
+      "the machine is busy (load {:.1f} per core): close other programs for more precise numbers",
       load / cores()));
 }
 
@@ -70,7 +70,7 @@ c10::Device to_device(const std::string& name, const Model& model) {
           fmt::format("there is no device '{}' here, or this torch is built without it", name));
     return device.has_index() ? device : c10::Device(c10::kCUDA, 0);
   } catch (const c10::Error&) {
-    throw Error(fmt::format("'{}' is not a device: cpu, cuda, cuda:1", name));
+    throw Error(fmt::format("'{}' is not a device; devices are cpu, cuda and cuda:N", name));
   }
 }
 

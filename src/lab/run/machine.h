@@ -13,10 +13,11 @@ namespace refx {
 // The processor or accelerator, its number of cores, the system, the versions of torch and refx.
 std::string describe_machine(c10::Device device);
 
-// Adds that other programs disturb what is measured, if they did so in the last minute.
+// Adds a note if other programs kept the machine busy in the last minute.
 void note_if_busy(std::vector<std::string>& notes);
 
-// The device of this name, or where the model is; throws Error if it is not there.
+// The device of this name; the device of the model if the name is empty. Throws Error if there is
+// none.
 c10::Device to_device(const std::string& name, const Model& model);
 
 }  // namespace refx

@@ -14,6 +14,7 @@
 #include "exec/watch.h"
 #include "refx/error.h"
 #include "refx/executor.h"
+#include "refx/measure.h"
 #include "refx/text.h"
 
 namespace refx {
@@ -83,10 +84,17 @@ std::string type_of_value(const IValue& value) {
   return value.isTensor() ? print(*type_of(value.toTensor())) : value.tagKind();
 }
 
+void require_threads(int threads) {
+  if (threads < 0 || threads > kMaxThreads)
+    throw Error(
+        fmt::format("the number of threads must be from 0 to {}, not {}", kMaxThreads, threads));
+}
+
 Environment::Environment(int threads, bool onednn)
     : threads_(at::get_num_threads()),
       onednn_(at::globalContext().userEnabledMkldnn()),
       states_(states()) {
+  require_threads(threads);
   if (threads > 0 && threads != threads_) at::set_num_threads(threads);
   if (!onednn) at::globalContext().setUserEnabledMkldnn(false);
 }

@@ -18,11 +18,15 @@ namespace exec {
 class Watcher;
 }
 
-// Fixes the number of threads, until it goes away; keeps the global random state, and oneDNN, which
-// torch switches off for the whole process where it has no kernel.
+// Throws Error unless the number of threads is one that Measure::threads may have.
+void require_threads(int threads);
+
+// Sets the number of threads during its lifetime. Restores that, the global random state, and
+// oneDNN, which torch switches off for the whole process when it has no kernel for an operator.
 class Environment {
  public:
-  explicit Environment(int threads, bool onednn = true);  // 0 threads: as many as there are
+  // 0 threads: keep the number. Throws as require_threads() does.
+  explicit Environment(int threads, bool onednn = true);
   ~Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
@@ -36,24 +40,25 @@ class Environment {
 // "f32[2, 10]", or the kind of what is not a tensor.
 std::string type_of_value(const c10::IValue& value);
 
-// All that a run leaves behind: what it returns, and what it has written into state and inputs.
+// The results of a run: its outputs, and what it has written into state and inputs.
 struct Run {
   c10::IValue output;               // nested as in Python
   std::vector<Leaf> values;         // on the CPU
-  std::set<std::string> unchanged;  // paths of state that it might have written but did not
-  bool random = false;              // it has drawn random numbers
-  std::vector<std::pair<std::string, at::Tensor>> state;  // that it may write, where the model is
+  std::set<std::string> unchanged;  // paths of state that it may write and did not change
+  bool random = false;              // the model has drawn random numbers
+  std::vector<std::pair<std::string, at::Tensor>>
+      state;  // that it may write, on the model's device
 };
 
-// Inputs that a run may write into.
+// Copies of the inputs, which a run may write to.
 std::vector<c10::IValue> copies(const std::vector<c10::IValue>& inputs);
 
-// On copies of the inputs and of the state that it writes, from this seed; under a watcher, if any.
+// Runs the model on copies of the inputs and of the state that it writes, with this seed.
 Run run_once(const Model& model, const std::vector<c10::IValue>& inputs, std::uint64_t seed,
              exec::Watcher* watcher = nullptr);
 
-// All calls of a sequence, each on the state that the ones before left, under one watcher, if any.
-// What state they have written is part of the last run alone. Throws Error that tells the call.
+// Makes all calls of a sequence, each on the state that the calls before it left. Written state is
+// part of the last run only. Throws Error with the number of the call.
 std::vector<Run> run_sequence(const Model& model, const Inputs& inputs, std::uint64_t seed,
                               exec::Watcher* watcher = nullptr);
 

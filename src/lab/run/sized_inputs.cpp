@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "io/placeholders.h"
 #include "lab/run/run_once.h"
 #include "refx/error.h"
@@ -19,7 +21,7 @@ Inputs first_inputs(const Model& model, const Measure& measure) {
   const std::int64_t batch = measure.batch;
   const std::uint64_t seed = measure.seed;
   if (batch > 0 && !measure.inputs.values.empty())
-    throw Error("give inputs or the size of a batch, not both");
+    throw Error("give inputs or a batch size, not both");
   if (!measure.inputs.values.empty()) return measure.inputs;
   if (batch > 0)
     return {generated_inputs(model, seed, 0, batch),
@@ -39,7 +41,19 @@ bool fits(const TensorType& type, const at::Tensor& tensor) {
 
 }  // namespace
 
+void require_valid(const Measure& measure) {
+  if (measure.steps < 0)
+    throw Error(fmt::format("the number of steps must be 0 or more, not {}", measure.steps));
+  if (measure.batch < 0)
+    throw Error(fmt::format("the batch size must be 1 or more, not {}", measure.batch));
+  if (!(measure.seconds > 0) || std::isinf(measure.seconds))
+    throw Error(
+        fmt::format("the seconds must be a finite number greater than 0, not {}", measure.seconds));
+  require_threads(measure.threads.value_or(0));
+}
+
 Inputs sized_inputs(const Model& model, const Measure& measure) {
+  require_valid(measure);
   return with_steps(model, first_inputs(model, measure), measure.steps, measure.seed);
 }
 
@@ -61,7 +75,7 @@ std::string describe_inputs(const Inputs& inputs) {
   std::vector<std::string> types;
   for (const c10::IValue& value : inputs.values) types.push_back(type_of_value(value));
   const std::string calls = inputs.next.empty() ? "" : fmt::format(", {} calls", inputs.calls());
-  return fmt::format("{}{}: {}", inputs.origin, calls, fmt::join(types, ", "));
+  return fmt::format("{}{}, {}", inputs.origin, calls, fmt::join(types, ", "));
 }
 
 std::int64_t count_tokens(const Model& model, const Inputs& inputs) {

@@ -14,6 +14,7 @@
 #include "lab/run/on_device.h"
 #include "refx/editor.h"
 #include "refx/error.h"
+#include "refx/old_names.h"
 #include "refx/original.h"
 #include "refx/reverse.h"
 #include "refx/text.h"
@@ -57,7 +58,7 @@ void check_names(const State& state, const Weights& weights) {
   }
 }
 
-// A tensor of the same layout in another storage.
+// A view of another storage with the layout of `old`.
 at::Tensor same_view(const at::Tensor& old, const c10::Storage& storage) {
   at::Tensor view = at::empty({0}, old.options());
   view.set_(storage, old.storage_offset(), old.sizes(), old.strides());
@@ -65,9 +66,9 @@ at::Tensor same_view(const at::Tensor& old, const c10::Storage& storage) {
   return view;
 }
 
-// Copies storages as a whole, so that weights that share memory still do.
+// Copies whole storages, so that weights that share memory still share it.
 void replace_weights(Model& original, const Weights& weights) {
-  const State before = original.state();  // in which they still share memory
+  const State before = original.state();  // a copy: the loop replaces the tensors that share memory
   Editor editor(original);
   std::unordered_map<const void*, c10::Storage> storages;
   std::vector<std::pair<Name, at::Tensor>> written;
@@ -75,7 +76,8 @@ void replace_weights(Model& original, const Weights& weights) {
     const StateEntry& entry = before[id];
     const at::Tensor old(entry.tensor);
     const bool changes = is_weight(entry);
-    // Of a tensor that is alone in its storage the old values, which may be detached, are not read.
+    // If no other tensor uses the storage, its old values are not needed. They may be detached, and
+    // reading them would load them.
     if (before.storage_sharers(id) == 1) {
       if (!changes) continue;
       const at::Tensor now = at::empty_strided(old.sizes(), old.strides(), old.options());
@@ -107,7 +109,7 @@ void replace_weights(Model& original, const Weights& weights) {
   editor.commit_as_origin(original.source());
 }
 
-// Steps of one transformation that follow each other are applied together.
+// Applies consecutive steps of one transformation in one pass: a pass searches the whole graph.
 void apply_again(Model& model, const History& steps) {
   const std::vector<StepId> ids = steps.ids();
   for (std::size_t begin = 0, end = 0; begin < ids.size(); begin = end) {
@@ -119,7 +121,8 @@ void apply_again(Model& model, const History& steps) {
                       "not registered here; load its rule, or reverse the step first",
                       first.id.value, first.transformation, first.site));
     std::vector<Name> wanted, done;
-    for (; end < ids.size() && steps[ids[end]].signature == first.signature; ++end)
+    for (; end < ids.size() && same_transformation(steps[ids[end]].signature, first.signature);
+         ++end)
       wanted.push_back(steps[ids[end]].site);
     std::sort(wanted.begin(), wanted.end());
     apply_sites(
@@ -153,7 +156,7 @@ void load_weights(Model& model,
 
 void move_to(Model& model, c10::Device device) {
   Model fresh = model;
-  reverse_all(fresh);  // carries what was trained since to the original, or refuses
+  reverse_all(fresh);  // carries later changes back to the original tensors, or throws
   forget(fresh);
   fresh = on_device(fresh, device);
   apply_again(fresh, model.history());

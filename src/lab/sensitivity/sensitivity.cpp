@@ -24,9 +24,11 @@ namespace refx {
 
 namespace {
 
-// The model with all that is asked about.
+// A copy of the model with all steps to measure: those that redo() would bring back, and those of
+// the given transformations.
 Model with_all(const Model& model, const SensitivityOptions& options, FilterUse& filter) {
   Model all = model;
+  // Redo first: new steps of the transformations would clear the steps that can be redone.
   if (options.reversed)
     while (redo(all)) {
     }
@@ -35,27 +37,28 @@ Model with_all(const Model& model, const SensitivityOptions& options, FilterUse&
   return all;
 }
 
-// Where steps stand in the graph: at the first operator that they rewrote. Weights stand at its
-// beginning, in an order of their own.
-class Places {
+// The position of a step in the graph is that of the first operator that it rewrote. Placeholders
+// and get_attr nodes do not count: they are at the beginning of the graph, in the order of the
+// state.
+class StepPositions {
  public:
-  explicit Places(const Graph& graph) : places_(graph.id_limit()) {
+  explicit StepPositions(const Graph& graph) : positions_(graph.id_limit()) {
     const std::vector<NodeId> slots = graph.slots();
-    for (std::size_t i = 0; i < slots.size(); ++i) places_[slots[i].value] = i;
+    for (std::size_t i = 0; i < slots.size(); ++i) positions_[slots[i].value] = i;
   }
 
   std::size_t of(const Step& step) const {
-    std::size_t first = places_.size();
+    std::size_t first = positions_.size();
     for (const Edit& edit : step.edits)
       if (const auto* change = std::get_if<Change<Node>>(&edit); change && change->before)
         if (const Opcode op = change->before->op;
             op != Opcode::placeholder && op != Opcode::get_attr)
-          first = std::min(first, places_[change->id.value]);
+          first = std::min(first, positions_[change->id.value]);
     return first;
   }
 
  private:
-  std::vector<std::size_t> places_;
+  std::vector<std::size_t> positions_;
 };
 
 StepLoss describe(const Step& step, const std::set<StepId>& built_on) {
@@ -71,7 +74,7 @@ StepLoss describe(const Step& step, const std::set<StepId>& built_on) {
 std::string none_found(const std::vector<TransformationPtr>& tried) {
   std::vector<std::string> names;
   for (const TransformationPtr& transformation : tried) names.push_back(transformation->name());
-  return names.empty() ? "the model has no lossy steps: name lossy transformations to try on it"
+  return names.empty() ? "the model has no lossy steps: name transformations to try"
                        : fmt::format("there is no lossy step: the model has none, and {} made none",
                                      fmt::join(names, ", "));
 }
@@ -81,9 +84,10 @@ std::vector<const Step*> lossy_steps(const Model& all, FilterUse& filter) {
   SiteNames names(all);
   for (const Step& step : all.history())
     if (is_lossy(step) && filter.accepts(step, names)) steps.push_back(&step);
-  const Places places(all.graph());
-  std::stable_sort(steps.begin(), steps.end(),
-                   [&](const Step* a, const Step* b) { return places.of(*a) < places.of(*b); });
+  const StepPositions positions(all.graph());
+  std::stable_sort(steps.begin(), steps.end(), [&](const Step* a, const Step* b) {
+    return positions.of(*a) < positions.of(*b);
+  });
   return steps;
 }
 
@@ -94,11 +98,13 @@ double StepLoss::sqnr() const { return -20 * std::log10(error); }
 Sensitivity sensitivity(const Model& model, const SensitivityOptions& options) {
   const Measure& measure = options.measure;
   if (!measure.device.empty() && to_device(measure.device, model) != to_device("", model))
-    throw Error(fmt::format("sensitivity runs models where they are, not on '{}'", measure.device));
+    throw Error(fmt::format(
+        "sensitivity cannot move models to '{}': it runs them on the device of their tensors",
+        measure.device));
   FilterUse filter(options.filter);
   const Model all = with_all(model, options, filter);
   const std::vector<const Step*> steps = lossy_steps(all, filter);
-  filter.require_matches(all);
+  filter.require_matches(all);  // after everything that a pattern may match has been seen
   if (steps.empty()) throw Error(none_found(options.transformations));
   exec::require_allowed(all);
   const Model original = original_of(all);
@@ -130,6 +136,7 @@ Sensitivity sensitivity(const Model& model, const SensitivityOptions& options) {
     together.insert(kept.begin(), kept.end());
     one.error = error_of(form_with(all, kept));
   }
+  // The errors of single steps do not add up, so the whole is measured, too.
   progress("all of them");
   result.error = error_of(options.filter.empty() ? all : form_with(all, together));
   return result;

@@ -15,7 +15,8 @@ namespace refx {
 
 namespace {
 
-// Bars on a logarithmic scale, over a decade at least.
+// Bars on a logarithmic scale from the smallest to the largest error, at least a decade. Errors of
+// layers differ by orders of magnitude, so linear bars would show only the largest.
 class Bars {
  public:
   explicit Bars(const std::vector<StepLoss>& steps) {
@@ -55,17 +56,19 @@ std::string to_text(const Sensitivity& s) {
   double most = 0;
   for (const StepLoss& step : s.steps) most = std::max(most, step.error);
   std::vector<Row> rows = {
-      {"step", "transformation", "site", "bytes", "now", "error", "SQNR dB", "log scale"}};
+      {"step", "transformation", "site", "bytes", "after", "error", "SQNR dB", "log scale"}};
   for (const StepLoss& step : s.steps)
     rows.push_back({step.in_model ? std::to_string(step.id.value) : "-", step.transformation,
                     step.site, std::to_string(step.bytes_before), std::to_string(step.bytes_after),
                     short_number(step.error), decibels(step.error),
                     bars.of(step.error) + (step.error == most && most > 0 ? "  worst" : "")});
+  const bool all_in_model = std::all_of(s.steps.begin(), s.steps.end(),
+                                        [](const StepLoss& step) { return step.in_model; });
   return fmt::format(
-      "the error (relative L2) that each lossy step makes by itself, in the order of the model;\n"
-      "those without a number are only tried\n"
-      "inputs {}; {} thread{}, {} runs\n\n{}\n{}: {}\n",
-      printable(s.inputs), s.threads, s.threads == 1 ? "" : "s", s.runs, columns(rows),
+      "relative L2 error of each lossy step by itself, in the order of the model\n"
+      "{}inputs: {}; {} thread{}, {} runs\n\n{}\n{}: {}\n",
+      all_in_model ? "" : "steps without a number are not in the model\n", printable(s.inputs),
+      s.threads, s.threads == 1 ? "" : "s", s.runs, columns(rows),
       s.steps.size() == 1 ? "with it" : fmt::format("all {} together", s.steps.size()),
       short_number(s.error));
 }

@@ -11,33 +11,33 @@
 
 namespace refx {
 
-// What errors may be made, and by whom they are judged.
+// The limits on errors, and the models to measure them with.
 struct Budget {
   const TuneOptions& options;
   const std::vector<TransformationPtr>& all;
-  Model original;  // what errors are measured against …
-  Model start;     // … and what is rewritten, both where models are measured
-  Model as_given;  // the latter where the model is, for those who are asked
+  Model original;  // the reference of the errors, on the device of the measurement
+  Model start;     // the model to rewrite, on that device
+  Model as_given;  // the same on its own device, for the acceptance test
   HeldOut inputs;
   std::function<void(const std::string& what)> progress;
 };
 
-// Chooses for every place by itself, so that the whole stays within the budget.
+// Chooses a trial for each site separately, so that the whole stays within the budget.
 class BudgetedChoice {
  public:
   BudgetedChoice(Budget budget, std::vector<Class>& classes);
 
   // Sets the picks of the classes.
   void choose();
-  // Whether a form will do on the inputs that nothing was chosen on.
+  // Whether a form is good enough on the inputs that are held out.
   bool proves(const Model& form, const Model& as_given);
   const WithinBudget& result() const { return result_; }
 
  private:
   struct Where {
-    std::size_t of_class, place;
+    std::size_t of_class, site;
     int trial;
-    std::size_t rank;  // among the candidates of its place
+    std::size_t rank;  // among the candidates of its site
   };
   // A model in which the candidates of one rank are taken everywhere.
   struct Full {
@@ -52,7 +52,7 @@ class BudgetedChoice {
   void measure_errors();
   void pick(const Choice& choice);
   Model form_of(const Choice& choice);
-  // On the inputs to choose on, or on those that are held out; infinite for what does not run.
+  // On the inputs of the choice, or on those that are held out. Infinite if the form does not run.
   enum class On { choosing, proof };
   double error_of(const Model& form, On inputs) const;
   double error_alone(int position, On inputs);
@@ -64,10 +64,10 @@ class BudgetedChoice {
 
   Budget budget_;
   std::vector<Class>& classes_;
-  LossOf loss_;  // on the inputs to choose on, then those that are held out
+  LossOf loss_;  // on the inputs of the choice, then those that are held out
   std::vector<Candidate> candidates_;
   std::vector<Where> where_;  // of each candidate
-  std::size_t places_ = 0;
+  std::size_t sites_ = 0;
   std::vector<Full> full_;            // by rank
   std::set<std::size_t> taken_back_;  // classes, by repair()
   WithinBudget result_;

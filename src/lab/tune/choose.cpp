@@ -11,10 +11,10 @@ namespace refx {
 
 namespace {
 
-constexpr std::size_t kBins = 2000;  // of the squared budget
-constexpr double kNear = 1.02;       // budgets that are as good as the same
-constexpr std::size_t kMany = 300;   // places, of which pairs are too many to look at
-constexpr double kRounding = 1e-9;   // gains that differ by less are the same
+constexpr std::size_t kBins = 2000;  // of the squared budget: each is 0.05 % of it
+constexpr double kNear = 1.02;       // the bisection ends at budgets that differ by 2 %
+constexpr std::size_t kMany = 300;   // sites: above, the pairs of them are not tried
+constexpr double kRounding = 1e-9;   // relative: gains that differ by less are equal
 
 double square(double x) { return x * x; }
 
@@ -24,14 +24,14 @@ const Candidate* taken(const std::vector<Candidate>& all, int position) {
 
 class Fitting {
  public:
-  Fitting(const std::vector<Candidate>& all, std::size_t places, const Fit& fit)
-      : all_(all), places_(places), fit_(fit), best_(places, -1), of_place_(places, {-1}) {
+  Fitting(const std::vector<Candidate>& all, std::size_t sites, const Fit& fit)
+      : all_(all), sites_(sites), fit_(fit), best_(sites, -1), of_site_(sites, {-1}) {
     for (std::size_t i = 0; i < all.size(); ++i)
-      of_place_[all[i].place].push_back(static_cast<int>(i));
+      of_site_[all[i].site].push_back(static_cast<int>(i));
   }
 
   Choice run() {
-    if (take(within_budget(all_, places_, std::numeric_limits<double>::infinity()))) return best_;
+    if (take(within_budget(all_, sites_, std::numeric_limits<double>::infinity()))) return best_;
     find_budget();
     while (asked_.size() < fit_.most_asked && improve()) {
     }
@@ -61,22 +61,22 @@ class Fitting {
     high = std::sqrt(high) * kNear;
     if (high == 0) return;
     low /= kNear;
-    take(within_budget(all_, places_, low));
+    take(within_budget(all_, sites_, low));
     double budget = fit_.budget > low && fit_.budget < high ? fit_.budget : std::sqrt(low * high);
     for (; high / low > kNear && asked_.size() < fit_.most_asked; budget = std::sqrt(low * high))
-      (take(within_budget(all_, places_, budget)) ? low : high) = budget;
+      (take(within_budget(all_, sites_, budget)) ? low : high) = budget;
   }
 
   // A choice that gains more and fits; those first that should.
   bool improve() {
     std::vector<Move> moves;
-    for (std::size_t a = 0; a < places_; ++a)
-      for (int to : of_place_[a]) {
+    for (std::size_t a = 0; a < sites_; ++a)
+      for (int to : of_site_[a]) {
         if (to == best_[a]) continue;
         add(moves, {.a = a, .b = a, .to_a = to, .to_b = to});
-        if (places_ > kMany) continue;
-        for (std::size_t b = a + 1; b < places_; ++b)
-          for (int other : of_place_[b])
+        if (sites_ > kMany) continue;
+        for (std::size_t b = a + 1; b < sites_; ++b)
+          for (int other : of_site_[b])
             if (other != best_[b]) add(moves, {.a = a, .b = b, .to_a = to, .to_b = other});
       }
     std::sort(moves.begin(), moves.end(),
@@ -90,7 +90,7 @@ class Fitting {
     });
   }
 
-  // One place otherwise, or two of them.
+  // One site otherwise, or two of them.
   struct Move {
     std::size_t a, b;
     int to_a, to_b;
@@ -111,11 +111,11 @@ class Fitting {
   }
 
   const std::vector<Candidate>& all_;
-  const std::size_t places_;
+  const std::size_t sites_;
   const Fit& fit_;
   Choice best_;
   double gain_of_best_ = 0;
-  std::vector<std::vector<int>> of_place_;  // -1 first
+  std::vector<std::vector<int>> of_site_;  // -1 first
   std::map<Choice, bool> asked_;
 };
 
@@ -140,39 +140,38 @@ int worst_of(const std::vector<Candidate>& candidates, const Choice& choice) {
   return worst;
 }
 
-Choice best_that_fits(const std::vector<Candidate>& candidates, std::size_t places,
-                      const Fit& fit) {
-  return Fitting(candidates, places, fit).run();
+Choice best_that_fits(const std::vector<Candidate>& candidates, std::size_t sites, const Fit& fit) {
+  return Fitting(candidates, sites, fit).run();
 }
 
-// A knapsack with one of several things from each place, by the number of bins that are filled.
-Choice within_budget(const std::vector<Candidate>& candidates, std::size_t places, double budget) {
+// A knapsack with one of several things from each site, by the number of bins that are filled.
+Choice within_budget(const std::vector<Candidate>& candidates, std::size_t sites, double budget) {
   std::vector<double> best(kBins + 1, 0);
-  std::vector<std::vector<int>> how(places, std::vector<int>(kBins + 1, -1));
+  std::vector<std::vector<int>> how(sites, std::vector<int>(kBins + 1, -1));
   const auto bins_of = [&](const Candidate& candidate) -> std::size_t {
     const double part =
         std::isinf(budget) && std::isfinite(candidate.error) ? 0 : square(candidate.error / budget);
     return part <= 1 ? static_cast<std::size_t>(std::ceil(part * kBins)) : kBins + 1;
   };
-  std::vector<std::vector<int>> of_place(places);
+  std::vector<std::vector<int>> of_site(sites);
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    of_place[candidates[i].place].push_back(static_cast<int>(i));
-  for (std::size_t place = 0; place < places; ++place) {
+    of_site[candidates[i].site].push_back(static_cast<int>(i));
+  for (std::size_t site = 0; site < sites; ++site) {
     std::vector<double> next = best;
-    for (int position : of_place[place]) {
+    for (int position : of_site[site]) {
       const Candidate& candidate = candidates[static_cast<std::size_t>(position)];
       for (std::size_t used = bins_of(candidate), bin = used; bin <= kBins; ++bin)
         if (best[bin - used] + candidate.gain > next[bin]) {
           next[bin] = best[bin - used] + candidate.gain;
-          how[place][bin] = position;
+          how[site][bin] = position;
         }
     }
     best = std::move(next);
   }
-  Choice choice(places, -1);
+  Choice choice(sites, -1);
   std::size_t bin = kBins;
-  for (std::size_t place = places; place-- > 0;) {
-    const int position = choice[place] = how[place][bin];
+  for (std::size_t site = sites; site-- > 0;) {
+    const int position = choice[site] = how[site][bin];
     if (position >= 0) bin -= bins_of(candidates[static_cast<std::size_t>(position)]);
   }
   return choice;

@@ -7,35 +7,35 @@
 
 namespace refx {
 
-// Which places to rewrite, and how, within a budget of errors.
+// Chooses which sites to rewrite, and how, within an error budget.
 
-// One way to rewrite one place: what it gains, and the error that it makes by itself.
+// One way to rewrite one site: what it gains, and the error that it makes by itself.
 struct Candidate {
-  std::size_t place = 0;
+  std::size_t site = 0;
   double gain = 0, error = 0;
 };
 
-// For each place the position of its candidate; -1: it is left alone.
+// For each site the position of its candidate; -1: it is left alone.
 using Choice = std::vector<int>;
 
-// The choice of the largest gain whose errors, as if they had nothing to do with each other (so
-// their squares add up), are within the budget; near enough.
-Choice within_budget(const std::vector<Candidate>& candidates, std::size_t places, double budget);
+// The choice of the largest gain within the budget, assuming that errors are independent, so that
+// their squares add up. An approximation: the squared budget is divided into bins.
+Choice within_budget(const std::vector<Candidate>& candidates, std::size_t sites, double budget);
 
-// The choice of the largest gain that really fits, as far as it is found: asked as few times as it
-// takes to find a budget whose choice just fits, then about choices that gain more. `budget` is the
-// one to begin with. Leaving all alone fits.
+// Searches the choice of the largest gain for which `fits` holds. First bisects for the largest
+// assumed budget whose choice fits, beginning with `budget`, then tries nearby choices that gain
+// more. Leaving all sites alone always fits.
 struct Fit {
   std::function<bool(const Choice&)> fits;
   double budget = 0;           // 0: not known
-  std::size_t most_asked = 0;  // times
+  std::size_t most_asked = 0;  // calls of `fits`
 };
-Choice best_that_fits(const std::vector<Candidate>& candidates, std::size_t places, const Fit& fit);
+Choice best_that_fits(const std::vector<Candidate>& candidates, std::size_t sites, const Fit& fit);
 
 double gain_of(const std::vector<Candidate>& candidates, const Choice& choice);
 
-// The one to take back first: it gains the least for its squared error. -1: there is none that
-// errs.
+// The candidate to undo first: the one with the least gain for its squared error. -1: none has an
+// error.
 int worst_of(const std::vector<Candidate>& candidates, const Choice& choice);
 
 }  // namespace refx

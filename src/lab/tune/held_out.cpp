@@ -12,8 +12,8 @@ namespace refx {
 
 namespace {
 
-constexpr std::size_t kPart = 3;         // one in so many is held out
-constexpr std::uint64_t kGenerated = 2;  // sets
+constexpr std::size_t kPart = 3;         // one set in three is held out
+constexpr std::uint64_t kGenerated = 2;  // sets, if there is only one to choose on
 
 }  // namespace
 
@@ -47,15 +47,26 @@ HeldOut hold_out(const Model& model, const Inputs& first, const std::vector<Inpu
   if (!result.proof.empty()) {
     result.note.clear();
   } else {
-    result.note += "; so the result was proven on the inputs that it was chosen on: give others";
+    result.note += "; so the result was checked on the inputs of the choice: pass more inputs";
     result.proof = result.choosing;
   }
   return result;
 }
 
+// "generated with seeds 1, 2" instead of the same words for each.
 std::string describe(const std::vector<Inputs>& sets) {
+  constexpr std::string_view kSeed = "generated with seed ";
   std::vector<std::string> origins;
-  for (const Inputs& set : sets) origins.push_back(set.origin);
+  bool seeds = sets.size() > 1;
+  for (const Inputs& set : sets) {
+    origins.push_back(set.origin);
+    // What follows a comma is not part of the seed.
+    seeds = seeds && set.origin.starts_with(kSeed) && set.origin.find(',') == std::string::npos;
+  }
+  if (seeds) {
+    for (std::string& origin : origins) origin.erase(0, kSeed.size());
+    return fmt::format("generated with seeds {}", fmt::join(origins, ", "));
+  }
   return fmt::format("{}", fmt::join(origins, ", "));
 }
 

@@ -5,7 +5,7 @@
 
 namespace refx {
 
-// Inputs to choose on, and others to prove on what was chosen.
+// The inputs of the choice, and others to check the choice on.
 struct HeldOut {
   std::vector<Inputs> choosing, proof;
   std::string note;  // where there are no others

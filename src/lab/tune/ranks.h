@@ -7,8 +7,8 @@
 
 namespace refx {
 
-// Processes that torchrun started together, and tasks that they share through its store. A task
-// whose process has died is taken over by another.
+// The processes that torchrun started together. They share tasks through its store. If a process
+// dies, another one takes over its task.
 class Ranks {
  public:
   // None if this process is alone. Throws Error if the store cannot be reached.
@@ -19,12 +19,12 @@ class Ranks {
   int rank() const;
   int count() const;
 
-  // Whether this process is to do the task; false while another one, which is alive, does it.
+  // Whether this process does the task. False while another live process does it.
   bool claim(const std::string& task);
-  // What came of the task, for all.
+  // Stores the result of the task for the other processes.
   void publish(const std::string& task, const std::string& result);
   std::optional<std::string> result(const std::string& task);
-  // A moment, before asking again.
+  // Waits a moment before the next attempt.
   void wait() const;
 
  private:

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "refx/error.h"
+#include "refx/old_names.h"
 #include "util/json_lines.h"
 #include "util/json_writer.h"
 #include "util/regular_file.h"
@@ -19,7 +20,7 @@ namespace {
 
 Trial read_trial(const simdjson::dom::element& line) {
   Trial trial;
-  for (std::string_view move : line["moves"]) trial.moves.emplace_back(move);
+  for (std::string_view move : line["moves"]) trial.moves.emplace_back(current_name(move));
   trial.before = double(line["before"]);
   trial.after = double(line["after"]);
   trial.ratio = double(line["ratio"]);
@@ -33,10 +34,10 @@ Trial read_trial(const simdjson::dom::element& line) {
 
 }  // namespace
 
-Trials::Trials(std::string where, std::string record)
-    : where_(std::move(where)), record_(std::move(record)) {
-  // Found out now, not when the first trial has been measured.
-  if (!record_.empty() && std::filesystem::exists(record_)) close(open_regular(record_));
+Trials::Trials(std::string where, std::string file)
+    : where_(std::move(where)), file_(std::move(file)) {
+  // An error is reported now, not when the first trial has been measured.
+  if (!file_.empty() && std::filesystem::exists(file_)) close(open_regular(file_));
 }
 
 std::size_t Trials::read(const std::string& path) {
@@ -57,7 +58,7 @@ bool Trials::take(const simdjson::dom::element& line, bool remembered) {
   if (std::string_view(line["where"]) != where_) return false;
   Trial trial = read_trial(line);
   trial.remembered = remembered;
-  // What varied too much to tell is measured again: it may be quieter now.
+  // Unstable trials are measured again, because the machine may be quieter now.
   if (remembered && trial.speed == Speed::unstable) return true;
   const std::string_view key = line["class"];
   all_[{std::string(key), trial.moves}] = std::move(trial);
@@ -79,7 +80,7 @@ std::string Trials::add(const std::string& key, const Trial& trial) {
   json.member("where", where_).end();
   std::string line = json.take();
   line.pop_back();
-  if (!record_.empty()) append_line(record_, line);
+  if (!file_.empty()) append_line(file_, line);
   all_[{key, trial.moves}] = trial;
   return line;
 }

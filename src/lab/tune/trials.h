@@ -13,13 +13,13 @@ class element;
 
 namespace refx {
 
-// What was measured, by the class of places, the moves, and where it was measured.
+// The trials, by the class of sites, the moves, and where they were measured.
 class Trials {
  public:
-  // `where` tells machines, versions and settings apart whose numbers do not compare.
-  Trials(std::string where, std::string record);
+  // `where` describes the machine, versions and settings. Trials with another `where` are ignored.
+  Trials(std::string where, std::string file);
 
-  // Returns how many of them count here.
+  // Returns how many of them have the same `where`.
   std::size_t read(const std::string& path);
   // A line as another process's add() made it.
   void read_line(const std::string& line);
@@ -30,7 +30,7 @@ class Trials {
  private:
   bool take(const simdjson::dom::element& line, bool remembered);
 
-  std::string where_, record_;
+  std::string where_, file_;
   std::map<std::pair<std::string, std::vector<std::string>>, Trial> all_;
 };
 

@@ -30,7 +30,7 @@ std::string sites_of(const SiteClass& c) {
     rows.push_back({printable(c.sites[i])});
     const SiteChoice& choice = c.choices[i];
     const std::size_t taken = static_cast<std::size_t>(std::max(choice.chosen, 0));
-    rows.back().push_back(choice.chosen < 0 ? "left" : moves_of(c.trials[taken]));
+    rows.back().push_back(choice.chosen < 0 ? "skipped" : moves_of(c.trials[taken]));
     std::vector<std::string> errors;
     for (std::size_t k = 0; k < choice.errors.size(); ++k)
       if (choice.chosen < 0 ? choice.errors[k] > 0 : k == taken)
@@ -46,13 +46,13 @@ std::string budget_of(const Tuning& t) {
   const WithinBudget& b = *t.budget;
   std::string text;
   if (t.changed) {
-    text = fmt::format("error {:.2e}, {}, on inputs {}\n", b.error,
+    text = fmt::format("error {:.2e}, {}; measured on: {}\n", b.error,
                        b.budget > 0 ? fmt::format("budget {:g}", b.budget) : "no budget was given",
                        printable(b.proven_on));
-    if (b.score) text += fmt::format("the command said {:g}\n", *b.score);
+    if (b.score) text += fmt::format("score {:g}\n", *b.score);
     text += fmt::format("tensors {} -> {}\n", size_of(t.bytes_before), size_of(t.bytes_after));
   }
-  return text + fmt::format("{} form{} tried, chosen on inputs {}\n", b.tried.size(),
+  return text + fmt::format("{} combination{} tried; chosen on: {}\n", b.tried.size(),
                             b.tried.size() == 1 ? "" : "s", printable(b.chosen_on));
 }
 
@@ -97,7 +97,7 @@ void write_budget(Json& json, const WithinBudget& b) {
   json.member("prefer", b.prefer == Prefer::size ? "size" : "speed");
   json.key("tried").array(Json::kLines);
   for (const Attempt& attempt : b.tried) {
-    json.object().member("places", attempt.places).member("error", attempt.error);
+    json.object().member("places", attempt.sites).member("error", attempt.error);
     json.member("gain", attempt.gain);
     number_or_null(json, "score", attempt.score);
     json.member("good", attempt.good).end();
@@ -109,24 +109,24 @@ void write_budget(Json& json, const WithinBudget& b) {
 
 std::string to_text(const Tuning& t) {
   std::string text;
-  std::size_t places = 0;
-  for (const SiteClass& c : t.classes) places += c.sites.size();
+  std::size_t sites = 0;
+  for (const SiteClass& c : t.classes) sites += c.sites.size();
   for (const SiteClass& c : t.classes) text += class_of(c) + "\n";
-  text += fmt::format("{} place{} in {} class{}\n", places, places == 1 ? "" : "s",
-                      t.classes.size(), t.classes.size() == 1 ? "" : "es");
+  text += fmt::format("{} site{} in {} class{}\n", sites, sites == 1 ? "" : "s", t.classes.size(),
+                      t.classes.size() == 1 ? "" : "es");
   if (!t.decided)
-    text += "measured only; the decision is made elsewhere\n";
+    text += "measured only; another process decides\n";
   else if (t.changed)
     text += fmt::format("{}: {:.3f}x ({:.3f} .. {:.3f}), 99% confidence\n",
                         to_string(t.proof.speed), t.proof.ratio, t.proof.low, t.proof.high) +
-            (t.verdict == Answer::pass && !t.budget ? "the results agree\n" : "");
+            (t.verdict == VerifyVerdict::pass && !t.budget ? "the results agree\n" : "");
   else if (std::any_of(t.classes.begin(), t.classes.end(),
                        [](const SiteClass& c) { return c.chosen >= 0; }))
-    text += "the model has its best form already\n";
+    text += "the model already has its best form\n";
   else
-    text += "nothing pays: the model stays as it was\n";
+    text += "no rewrite pays: the model is unchanged\n";
   if (t.budget) text += budget_of(t);
-  text += fmt::format("\ninputs {}\n{}, {} thread{}, inference mode; {}\n", printable(t.inputs),
+  text += fmt::format("\ninputs: {}\n{}, {} thread{}, inference mode; {}\n", printable(t.inputs),
                       t.device, t.threads, t.threads == 1 ? "" : "s", t.machine);
   for (const std::string& note : t.notes) text += fmt::format("note: {}\n", printable(note));
   return text;

@@ -12,8 +12,8 @@
 #include "book/effect.h"
 #include "lab/verify/in_double.h"
 #include "ops/constant_call.h"
-#include "ops/memory.h"
 #include "ops/part.h"
+#include "ops/writes.h"
 #include "refx/editor.h"
 #include "refx/error.h"
 #include "refx/executor.h"
@@ -26,7 +26,8 @@ namespace {
 using c10::IValue;
 using Ids = std::unordered_set<NodeId>;
 
-// The nodes whose values are the same in every run. Memory that somebody writes is none of them.
+// The nodes whose values are the same in every run: stored tensors and literals, and repeatable
+// calls of these. Memory that any node writes is excluded.
 class ConstantNodes {
  public:
   explicit ConstantNodes(const Model& model) : graph_(model.graph()) {
@@ -41,14 +42,14 @@ class ConstantNodes {
         const StateId state = model.state().find(name);
         if (state && !mutated.contains(name) && !model.state().tensor(state).is_meta())
           all_.insert(id);
-      } else if (is_constant_call(node, is_constant) &&
-                 book::why_not_repeatable(model, node).empty()) {
+      } else if (is_constant_call(node, is_constant) && !book::why_not_repeatable(model, node)) {
         all_.insert(id);
       }
     }
   }
 
-  // Those that are computed and that the rest of the model reads.
+  // The computed ones that the rest of the model reads. Only these are stored: they are the edge
+  // between the constant part and the part that runs in fp64.
   std::vector<NodeId> read_by_others() const {
     std::vector<NodeId> nodes;
     for (NodeId id : graph_) {
@@ -67,11 +68,12 @@ class ConstantNodes {
 
 std::vector<IValue> run_part(const Model& part) {
   Executor executor(part);
-  executor.use_plans(false);
+  executor.use_plans(
+      false);  // planned memory would be reused by a next run, but the results are kept
   return executor.run({}).toTupleRef().elements().vec();
 }
 
-// What the same operators give in fp64; nothing if they do not run there.
+// The same constants computed in fp64. Empty if the operators do not run in fp64.
 std::vector<IValue> run_in_fp64(const Model& part) {
   try {
     const DoubleByDefault by_default;
@@ -81,7 +83,8 @@ std::vector<IValue> run_in_fp64(const Model& part) {
   }
 }
 
-// A view of a stored tensor is none: it stays a view of that tensor in fp64.
+// A view of a stored tensor is not computed. It stays a view, so that it also follows the tensor
+// when noise perturbs that.
 bool is_computed(const IValue& value, const State& state) {
   if (!value.isTensor() || !value.toTensor().defined()) return false;
   const at::Tensor& tensor = value.toTensor();
@@ -93,6 +96,7 @@ bool is_computed(const IValue& value, const State& state) {
   });
 }
 
+// The rounding error of a computed constant. NaN and inf have none.
 at::Tensor difference(const at::Tensor& value, const IValue& exact) {
   if (!is_approximate(value.scalar_type()) || !exact.isTensor()) return {};
   if (exact.toTensor().sizes() != value.sizes()) return {};
@@ -112,7 +116,7 @@ ConstantsStored store_constants(const Model& model, MeasureConstants measure) {
   std::vector<IValue> values;
   try {
     values = run_part(part);
-  } catch (const Error&) {  // whoever runs the model will say so
+  } catch (const Error&) {  // the run of the whole model reports the error
     return result;
   }
   const std::vector<IValue> exact =
@@ -130,6 +134,7 @@ ConstantsStored store_constants(const Model& model, MeasureConstants measure) {
     if (exact.empty()) continue;
     if (at::Tensor off = difference(value, exact[i]); off.defined()) result.off[id] = off;
   }
+  // Users come after their operands, so the reverse order finds nodes that became unused.
   for (auto it = nodes.rbegin(); it != nodes.rend(); ++it)
     if (bound_state(editor.graph()[*it]).empty() && editor.graph().num_users(*it) == 0)
       editor.erase_node(*it);

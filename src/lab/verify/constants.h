@@ -9,13 +9,14 @@
 
 namespace refx {
 
-// A model that stores what it computes from stored tensors and literals alone: tables of positions,
-// masks, casts of weights. They are the same in every run, and they are as exact as the model
-// computes them: a reference in fp64 uses the values that the model uses, not more exact ones.
+// A model with its constants stored: values that depend only on stored tensors and literals, such
+// as tables of positions, masks and casts of weights. They are the same in every run and only as
+// exact as the model computes them, so the fp64 reference uses the values of the model, not more
+// exact ones. Otherwise every fp32 table would count as an error of the model.
 struct ConstantsStored {
   Model model;                        // a copy without history
   std::vector<StateId> constants;     // the new entries: computed in the model's own dtypes
-  std::map<StateId, at::Tensor> off;  // how far they are from what fp64 gives, where that is known
+  std::map<StateId, at::Tensor> off;  // their rounding errors, if they can be computed in fp64
 };
 enum class MeasureConstants : bool { no, yes };  // whether to fill `off`
 ConstantsStored store_constants(const Model& model,

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "book/call.h"
+#include "book/casts.h"
 #include "ir/map_arg.h"
 #include "lab/run/converted.h"
 #include "refx/editor.h"
@@ -34,16 +35,14 @@ at::Tensor widened(const at::Tensor& tensor) {
   return dtype == tensor.scalar_type() ? tensor : tensor.detach().to(dtype);
 }
 
-// x.half() and its like.
-std::optional<c10::ScalarType> dtype_of_cast(const Node& node) {
-  if (node.op != Opcode::call_method) return {};
-  if (node.target == "float") return at::kFloat;
-  if (node.target == "half") return at::kHalf;
-  if (node.target == "bfloat16") return at::kBFloat16;
-  return {};
+// x.half(), and the other methods that cast to a floating-point dtype.
+bool casts_to_floating(const Node& node) {
+  if (node.op != Opcode::call_method) return false;
+  const auto dtype = book::dtype_of_cast_method(node.target);
+  return dtype && c10::isFloatingType(*dtype);
 }
 
-// view(dtype) looks at the bits of a type, which a wider one has not.
+// view(dtype) reinterprets the bits of a number. In fp64 these are other bits.
 bool reinterprets_bits(const Model& model, const Node& node) {
   if (node.op != Opcode::call_function && node.op != Opcode::call_method) return false;
   const std::string_view name = book::name_of_call(model, node);
@@ -58,14 +57,15 @@ void widen(const Model& model, Node& node) {
     type.dtype = widened(type.dtype);
     node.type = std::make_shared<const TensorType>(std::move(type));
   }
+  // These have no arguments. The types of bound tensors follow from the state.
   if (node.op == Opcode::placeholder || node.op == Opcode::get_attr) return;
   if (reinterprets_bits(model, node))
-    throw Error("node '" + node.name + "' looks at the bits of its input");
+    throw Error("node '" + node.name + "' reinterprets the bits of its input");
   map_arguments(node, [](const Arg& arg) {
     const auto* dtype = arg.get<c10::ScalarType>();
     return dtype ? Arg(widened(*dtype)) : arg;
   });
-  if (dtype_of_cast(node)) node.target = "double";
+  if (casts_to_floating(node)) node.target = "double";
 }
 
 }  // namespace
@@ -100,6 +100,7 @@ bool is_approximate(c10::ScalarType dtype) {
   return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
 }
 
+// 2^-p for a significand of p bits, including the implicit one.
 double rounding(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble:
@@ -114,10 +115,11 @@ double rounding(c10::ScalarType dtype) {
     case at::kComplexFloat:
       return 0x1p-24;
     default:
-      return 0x1p-3;  // fp8
+      return 0x1p-3;  // fp8: e5m2 has 3 bits, e4m3 has 4
   }
 }
 
+// Drawn on the CPU, so that a seed gives the same noise on every device.
 at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& generator) {
   return at::rand(like.sizes(), generator, at::kDouble)
       .mul_(2 * part)
@@ -131,6 +133,8 @@ at::Tensor jittered(const at::Tensor& tensor, const EntryRounding& rounding, dou
                     at::Generator& generator) {
   if (!rounding.off.defined())
     return tensor * random_factors(tensor, times * rounding.part, generator);
+  // A constant may be off by the error of its computation and by one more rounding. Elements
+  // without any error, such as those of a mask, stay exact.
   const at::Tensor most = (rounding.off + tensor.abs() * rounding.part) * (rounding.off > 0);
   return tensor + most.nan_to_num(0, 0, 0) * (random_factors(tensor, times, generator) - 1);
 }
@@ -141,7 +145,7 @@ Model jittered(const Model& exact, const Roundings& entries, double times, std::
   at::Generator generator = at::detail::createCPUGenerator(seed);
   Model copy = exact;
   Editor editor(copy);
-  std::unordered_map<const void*, at::Tensor> made;
+  std::unordered_map<const void*, at::Tensor> made;  // tied weights stay tied
   for (const auto& [id, rounding] : entries) {
     const at::Tensor tensor(exact.state().tensor(id));
     if (!is_approximate(tensor.scalar_type())) continue;

@@ -15,38 +15,39 @@
 
 namespace refx {
 
-// The model in fp64, without history: its floating-point tensors, and every dtype that its graph
-// asks for. Integers stay. It is to be run under DoubleByDefault. Throws Error for a model that
-// depends on the bits of a narrower type.
+// Converts a model to fp64, without its history: the floating-point tensors, and every dtype that
+// the graph names. Integers stay. Run the result under DoubleByDefault. Throws Error for a model
+// that reinterprets the bits of its numbers.
 Model in_double(const Model& model);
-// The same, where `keep` gives the tensor in fp64 for one that it has seen before.
+// The same, with a cache: `keep` returns the fp64 version of a tensor, and may call the given
+// function to create it.
 using Widen = std::function<at::Tensor(const at::Tensor&)>;
 Model in_double(const Model& model,
                 const std::function<at::Tensor(const at::Tensor&, const Widen&)>& keep);
 std::vector<c10::IValue> in_double(const std::vector<c10::IValue>& inputs);
 Inputs in_double(Inputs inputs);
 
-// From 1 - part to 1 + part, one for each element.
+// Uniform random numbers between 1 - part and 1 + part, one for each element.
 at::Tensor random_factors(const at::Tensor& like, double part, at::Generator& generator);
 
-// What rounding may do to an entry of a state.
+// The possible rounding error of an entry of the state.
 struct EntryRounding {
-  double part = 0;  // of each number
-  // If defined, how far each number is off already: as much is added, and those that are exact
-  // (masks, counters) are not rounded.
+  double part = 0;  // relative to each number
+  // If defined: the error that each number already has. It is added to the possible error; numbers
+  // without an error (masks, counters) are not rounded.
   at::Tensor off = {};
 };
 using Roundings = std::map<StateId, EntryRounding>;
 
-// `exact` with these entries of its state off by up to `times` their roundings, at random.
+// A copy of `exact` whose entries are perturbed at random, by up to `times` their roundings.
 Model jittered(const Model& exact, const Roundings& entries, double times, std::uint64_t seed);
 
 bool is_approximate(c10::ScalarType dtype);  // floating-point or complex
 
-// What one rounding may do to a number of this type, as a part of it: half of epsilon.
+// The largest relative error of one rounding to this dtype: half of its epsilon.
 double rounding(c10::ScalarType dtype);
 
-// Operators that make new floats make doubles while this lives.
+// Makes fp64 the default dtype of torch during its lifetime, for operators that create tensors.
 class DoubleByDefault {
  public:
   DoubleByDefault();

@@ -9,60 +9,68 @@
 
 namespace refx {
 
-// What rounding does to the original in fp64: runs with noise of one rounding, whose decisions are
-// held; the first of them again with a fainter noise.
+// The effect of rounding on the original, measured in fp64: runs with noise of one rounding that
+// keep the decisions of the run without noise, and the first of them again with fainter noise. An
+// effect that is not proportional to the noise is not one of rounding.
 struct Response {
   std::vector<Run> runs;
   Run fainter;
 };
+// The effect of this fraction of the noise: 1/16 if it is linear, 1/256 if it is quadratic, and
+// about the same as before if it comes from a flip. A smaller fraction would drown in fp64's own
+// rounding.
 inline constexpr double kFainter = 1.0 / 16;
 
-// Runs whose noise is kFar times as strong and that decide freely: where they differ by much more
-// than the response says, rounding turns a decision.
+// Runs with kFar times the noise whose decisions may change. Where the output changes by much more
+// than in proportion, rounding may flip a decision.
 struct FarRuns {
   std::vector<Run> runs;
-  std::set<std::string> flipped;  // the nodes that decided otherwise
+  std::set<std::string> flipped;  // nodes whose decision changed
 };
+// As large as kErrorGrowthLimit: a rewrite may round that differently and still pass, so every
+// decision that it can flip must show in these runs.
 inline constexpr double kFar = 8;
 
-// What is known of the original on one set of inputs. The noise is measured when it is first
-// needed.
+// The original on one set of inputs. The noise is measured when it is first needed: most outputs
+// pass without it.
 struct Evidence {
-  struct Noise {
-    std::function<const Response&(std::size_t runs)> response;  // with at least as many
+  struct NoiseRuns {
+    std::function<const Response&(std::size_t runs)> response;  // at least this many runs
     std::function<const FarRuns&()> far;
   };
-  const Run& original;        // as it runs
-  const Run* wide = nullptr;  // in fp64; null: it does not run there
+  const Run& original;        // in its own dtype
+  const Run* wide = nullptr;  // in fp64; null: it does not run in fp64
   std::string why_not_wide = {};
-  // The dtype with the largest rounding that the original computes in: where an fp32 output comes
-  // from bf16, as under autocast, bf16 says how far off it may be.
+  // The dtype with the largest rounding among all results of the original. It sets the limit for an
+  // fp32 output that comes from bf16 operators, as under autocast.
   c10::ScalarType coarsest = c10::ScalarType::Undefined;
-  Noise weights, rounding;  // of the weights that the forms differ in; of all there is
-  // An error that is beyond what may ever be allowed needs no noise to be too large, only to be
-  // explained.
+  NoiseRuns weights;   // perturbs the weights that differ between the models, see Original::changed
+  NoiseRuns rounding;  // perturbs all parameters and all results that round
+  // False skips the noise runs for errors above the largest possible tolerance: no noise makes them
+  // pass, it only finds the reason.
   bool explained = true;
 };
 
-// What decides instead of rounding.
+// Limits that replace the one of rounding.
 struct Allowance {
-  double tolerance = 0;  // the largest relative error of the form as it runs
-  bool lossy = false;    // the form is meant to err …
-  double budget = 0;     // … by so much, see Lossy; 0: it is measured and not judged
+  double tolerance = 0;  // largest relative error in the model's own dtype
+  bool lossy = false;    // the model approximates on purpose, see Lossy
+  double budget = 0;     // largest error of a lossy model; 0: it is measured but not judged
 };
 
-// Why a lossy form is not judged.
+// The reason of the verdict `not_judged`.
 inline constexpr const char* kNoBudget = "no budget given";
 
-// One check for each value that the original or the current form gives. `wide` is the current form
-// in fp64, null where the original has none.
+// Checks each value that the original or the rewritten model yields. `current` and `wide` are the
+// runs of the rewritten model in its own dtype and in fp64; `wide` is null if there is no fp64 run.
 std::vector<OutputCheck> judge(const Evidence& evidence, const Run& current, const Run* wide,
                                const Allowance& allowance = {});
 
-// The error of a lossy form there.
+// The error of a lossy model in this output.
 double loss(const OutputCheck& check);
 
-// How far into what is allowed a check goes; beyond 1 it is too far.
-double load(const OutputCheck& check);
+// The largest fraction of its tolerance that an output uses; above 1 it fails. A failure counts as
+// infinite, `cannot_tell` as almost infinite, so that the worst check has the largest fraction.
+double fraction_of_tolerance(const OutputCheck& check);
 
 }  // namespace refx

@@ -14,11 +14,18 @@ namespace refx {
 void require_budget(double budget) {
   if (!(budget >= 0) || std::isinf(budget))
     throw Error(fmt::format(
-        "an error budget of {}: it is a finite number greater than 0, such as 0.01", budget));
+        "the error budget must be a finite number greater than 0, such as 0.01, not {}", budget));
+}
+
+void require_tolerance(double tolerance) {
+  if (!(tolerance >= 0) || std::isinf(tolerance))
+    throw Error(fmt::format(
+        "the tolerance must be a finite number greater than 0, such as 1e-3, not {}", tolerance));
 }
 
 LossOf::LossOf(const Model& original, const std::vector<Inputs>& inputs, std::uint64_t seed)
     : original_(original_of_forms(original, original, wide_forms_)) {
+  // Without rewritten weights there is nothing to perturb: only the fp64 run is used here.
   for (const Inputs& set : inputs) witnesses_.emplace_back(original_, set, seed).run_wide();
 }
 
@@ -27,7 +34,8 @@ double LossOf::on(const Model& form, std::size_t first, std::size_t last) const 
   for (std::size_t i = first; i < last; ++i)
     for (const OutputCheck& check :
          witnesses_[i].judge_calls(witnesses_[i].run(form), nullptr, {.lossy = true})) {
-      if (check.answer > Answer::not_judged) return std::numeric_limits<double>::infinity();
+      // NaN or inf moved to other positions: such an error has no size.
+      if (check.answer > VerifyVerdict::not_judged) return std::numeric_limits<double>::infinity();
       most = std::max(most, loss(check));
     }
   return most;

@@ -7,18 +7,21 @@
 
 namespace refx {
 
-// Throws Error if nothing can be within it.
+// Throws Error unless the budget is a finite number and not negative.
 void require_budget(double budget);
 
-// How far forms of an original are from it, see Lossy: one run of the form on each set of inputs.
+// Throws Error unless the tolerance is a finite number and not negative.
+void require_tolerance(double tolerance);
+
+// Measures the error of lossy models, see Lossy, with one run of the model on each set of inputs.
 class LossOf {
  public:
-  // Throws Error if the original does not run on them.
+  // Throws Error if the original does not run on the inputs.
   LossOf(const Model& original, const std::vector<Inputs>& inputs, std::uint64_t seed);
 
-  // Infinite if what is no finite number stands in other places. Throws Error if it does not run.
+  // Infinite if NaN or inf is at other positions. Throws Error if the model does not run.
   double operator()(const Model& form) const { return on(form, 0, witnesses_.size()); }
-  // On the sets from `first` to before `last` alone.
+  // Only on the sets [first, last).
   double on(const Model& form, std::size_t first, std::size_t last) const;
 
  private:

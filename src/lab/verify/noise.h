@@ -13,19 +13,19 @@
 
 namespace refx {
 
-// What the rounding of a run is made of. The dtypes are those of the model as it is; the decisions
-// those of its run in fp64: what is computed from floating-point values and is not one itself (a
-// comparison, a cast to bool or integer, argmax, the order of a sort), or jumps like one (floor,
-// round, remainder).
+// What is needed to imitate rounding in an fp64 run: the dtype of every result in the model's own
+// dtypes, and the decisions of the fp64 run without noise. A decision is a discrete value computed
+// from floating-point values (a comparison, a cast to bool or integer, argmax, the order of a sort)
+// or the result of a discontinuous operator (floor, round, remainder).
 //
-// Calls are known by their node, since a reference in fp64 need not compute what is constant, and
-// by how often the node has called before, over all runs of the watcher.
+// Calls are identified by the name of their node, since the fp64 run does not compute constants
+// again, and by the number of earlier calls of that node.
 struct Trace {
-  struct Call {
-    std::vector<c10::ScalarType> dtypes;  // of the tensors that it gives
+  struct CallRecord {
+    std::vector<c10::ScalarType> dtypes;  // of the result tensors
     std::vector<c10::IValue> decisions;
   };
-  std::unordered_map<std::string, std::vector<Call>> calls;
+  std::unordered_map<std::string, std::vector<CallRecord>> calls;
 };
 
 // Numbers the calls of each node.
@@ -59,14 +59,14 @@ class DecisionRecorder : public exec::Watcher {
   bool floating_ = false;
 };
 
-// Disturbs a run in fp64 as one more rounding of every result would: where a result is not a number
-// of the dtype that the model has there, it is off by up to `roundings` roundings, at random. A
-// view rounds nothing, and what a dtype holds exactly is not rounded: masks and counters stay.
+// Perturbs an fp64 run like one more rounding of every result: each number that the dtype of the
+// model cannot represent exactly changes by up to `roundings` roundings, at random. Views do not
+// round, and exact numbers such as masks and counters are not rounded.
 class RoundingNoise : public exec::Watcher {
  public:
   enum class Decisions { held, free };
   struct Options {
-    bool in_fp64 = false;  // the roundings are fp64's own
+    bool in_fp64 = false;  // uses the rounding of fp64 instead of the model's dtypes
     double roundings = 1;
     Decisions decisions = Decisions::held;
     std::uint64_t seed = 0;
@@ -76,7 +76,7 @@ class RoundingNoise : public exec::Watcher {
   void before(std::size_t at, const exec::Program& program) override;
   void after(std::size_t at, exec::Program& program) override;
 
-  // Nodes that decided otherwise than without the noise.
+  // Nodes whose decision differs from the one without noise.
   const std::set<std::string>& flipped() const { return flipped_; }
 
  private:
@@ -88,14 +88,14 @@ class RoundingNoise : public exec::Watcher {
   at::Generator generator_;
   CallNumbers numbers_;
   bool floating_ = false;
-  std::set<const void*> operands_;  // their storages
+  std::set<const void*> operands_;  // storages of the operands of this instruction
   std::set<std::string> flipped_;
 };
 
-// Every number that is floating-point times 1 + part or 1 - part, at random.
+// Multiplies every floating-point number by 1 + part or 1 - part, at random.
 at::Tensor planted(const at::Tensor& value, double part, at::Generator& generator);
 
-// Does so to what these nodes give.
+// Plants such errors in the results of these nodes.
 class Planted : public exec::Watcher {
  public:
   Planted(std::set<std::string> nodes, double part, std::uint64_t seed);

@@ -17,7 +17,8 @@ namespace refx {
 
 namespace {
 
-// Zeros and one other number, however often.
+// A tensor of zeros and one other number. A small relative error of such a mask has no meaning: 0
+// and -inf stay what they are.
 bool is_mask(const at::Tensor& tensor) {
   if (tensor.is_complex()) return false;
   const at::Tensor others = tensor.masked_select(tensor != 0);
@@ -25,8 +26,8 @@ bool is_mask(const at::Tensor& tensor) {
   return others.numel() < tensor.numel() && at::equal(others.min(), others.max());
 }
 
-// Whether a value can be a little wrong: integers cannot, nor masks. Of what is computed in a run
-// the type alone is known, if at all.
+// Whether a value can have a small relative error. Integers and masks cannot. Of values that are
+// computed in a run only the dtype is known, if at all.
 bool can_be_off(const Model& model, NodeId id) {
   const Node& node = model.graph()[id];
   if (const StateId state = model.state().find(bound_state(node))) {
@@ -36,9 +37,10 @@ bool can_be_off(const Model& model, NodeId id) {
   return !node.type || is_approximate(node.type->dtype);
 }
 
-// The values that can be off and that the step gives to the rest of the model, where `wide` has
-// them: what is constant there is known by the tensor that stores it.
-std::set<NodeId> handed_on(const Model& model, const Model& wide, const Step& step) {
+// The results of the step that the rest of the model reads, and that can have a small error. The
+// fp64 model stores constants, so it may lack a result that is constant; then the search continues
+// with the users of that result until it finds nodes that the fp64 model has.
+std::set<NodeId> values_read_outside(const Model& model, const Model& wide, const Step& step) {
   const Graph& graph = model.graph();
   const std::set<NodeId> own(step.nodes.begin(), step.nodes.end());
   std::set<NodeId> values;
@@ -62,7 +64,7 @@ std::set<NodeId> handed_on(const Model& model, const Model& wide, const Step& st
   return values;
 }
 
-// The model with every number of the tensors that these nodes read off by that part.
+// A copy of the fp64 model with errors planted in the stored tensors that these nodes read.
 Model with_planted_state(const Model& wide, const std::set<NodeId>& values, double part,
                          std::uint64_t seed) {
   Model copy = wide;
@@ -78,8 +80,8 @@ Model with_planted_state(const Model& wide, const std::set<NodeId>& values, doub
   return copy;
 }
 
-double load_of(Evidence evidence, const Run& wide, bool exactly) {
-  static const FarRuns kNone;  // whether a decision is turned does not matter here
+double largest_fraction(Evidence evidence, const Run& wide, bool exactly) {
+  static const FarRuns kNone;  // flipped decisions do not matter here
   evidence.weights.far = evidence.rounding.far = []() -> const FarRuns& { return kNone; };
   evidence.explained = exactly;
   double most = 0;
@@ -88,60 +90,67 @@ double load_of(Evidence evidence, const Run& wide, bool exactly) {
       if (!check.passed()) return INFINITY;
       continue;
     }
-    if (check.meaning.error > 0) most = std::max(most, check.meaning.error / check.meaning.allowed);
+    if (check.fp64_error.error > 0)
+      most = std::max(most, check.fp64_error.error / check.fp64_error.allowed);
   }
   return most;
 }
 
 }  // namespace
 
-double PowerTest::load(const std::set<NodeId>& values, double part, bool exactly) const {
+double PowerTest::fraction_of_tolerance(const std::set<NodeId>& values, double part,
+                                        bool exactly) const {
   double most = 0;
   const Model wide_form = with_planted_state(wide_, values, part, seed_);
   std::set<std::string> nodes;
   for (NodeId id : values) nodes.insert(wide_.graph()[id].name);
   for (const Witness& witness : witnesses_) {
     if (!witness.evidence(0).wide) continue;
+    // Only the fp64 comparison is tested: errors in the model's own dtype have a larger tolerance.
     Planted planted(nodes, part, seed_);
     const std::vector<Run> wide = witness.run_in_fp64(wide_form, &planted);
     for (std::size_t call = 0; call < witness.calls() && most <= 1; ++call)
-      most = std::max(most, load_of(witness.evidence(call), wide[call], exactly));
+      most = std::max(most, largest_fraction(witness.evidence(call), wide[call], exactly));
     if (most > 1) break;
   }
   return most;
 }
 
 bool PowerTest::can_plant(const Step& step) const {
-  return !handed_on(model_, wide_, step).empty();
+  return !values_read_outside(model_, wide_, step).empty();
 }
 
-std::set<NodeId> PowerTest::handed_on_by(Steps steps) const {
+std::set<NodeId> PowerTest::values_read_from(Steps steps) const {
   std::set<NodeId> values;
-  for (const Step* step : steps) values.merge(handed_on(model_, wide_, *step));
+  for (const Step* step : steps) values.merge(values_read_outside(model_, wide_, *step));
   return values;
 }
 
-bool PowerTest::notices(Steps steps, double part) const {
-  return load(handed_on_by(steps), part, false) > 1;
+bool PowerTest::detects(Steps steps, double part) const {
+  return fraction_of_tolerance(values_read_from(steps), part, false) > 1;
 }
 
-bool PowerTest::reaches(Steps steps) const { return load(handed_on_by(steps), 0.5, false) > 0; }
+bool PowerTest::reaches(Steps steps) const {
+  return fraction_of_tolerance(values_read_from(steps), 0.5, false) > 0;
+}
 
-std::optional<double> PowerTest::smallest_noticed(const Step& step) const {
-  const std::set<NodeId> values = handed_on(model_, wide_, step);
-  const auto noticed = [&](double part) { return load(values, part) > 1; };
-  // Small wrongs come out in proportion, so one run nearly tells; else by halving.
+std::optional<double> PowerTest::smallest_detected(const Step& step) const {
+  const std::set<NodeId> values = values_read_outside(model_, wide_, step);
+  const auto is_detected = [&](double part) { return fraction_of_tolerance(values, part) > 1; };
+  // The effect of a small error is proportional to it, so one run predicts the threshold, and two
+  // more confirm it to within 5%. Otherwise the search bisects on a logarithmic scale, to within
+  // 10%. Below 2^-48 an error cannot be told from fp64's own rounding.
   double low = 0x1p-48, high = 1;
-  const double at_one_percent = load(values, kPlanted);
+  const double at_one_percent = fraction_of_tolerance(values, kPlantedError);
   if (std::isfinite(at_one_percent) && at_one_percent > 0) {
-    const double guess = std::min(1.0, kPlanted / at_one_percent);
-    (noticed(std::min(1.0, 1.05 * guess)) ? high : low) = std::min(1.0, 1.05 * guess);
-    if (high < 1) (noticed(0.95 * guess) ? high : low) = 0.95 * guess;
+    const double guess = std::min(1.0, kPlantedError / at_one_percent);
+    (is_detected(std::min(1.0, 1.05 * guess)) ? high : low) = std::min(1.0, 1.05 * guess);
+    if (high < 1) (is_detected(0.95 * guess) ? high : low) = 0.95 * guess;
   }
-  if (high == 1 && !noticed(1)) return std::nullopt;
+  if (high == 1 && !is_detected(1)) return std::nullopt;
   while (high > 1.1 * low) {
     const double middle = std::sqrt(low * high);
-    (noticed(middle) ? high : low) = middle;
+    (is_detected(middle) ? high : low) = middle;
   }
   return high;
 }

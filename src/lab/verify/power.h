@@ -9,29 +9,31 @@
 
 namespace refx {
 
-// Plants wrongs in what steps made and looks whether they would be noticed.
+// Plants errors in the results of steps and tests whether verify() would detect them.
 class PowerTest {
  public:
-  // `model` is the rewritten one, and `wide` that in fp64.
+  // `wide` is `model`, the rewritten model, in fp64.
   PowerTest(const Model& model, const Model& wide, const std::deque<Witness>& witnesses,
             std::uint64_t seed)
       : model_(model), wide_(wide), witnesses_(witnesses), seed_(seed) {}
 
-  // Whether the step hands on numbers that can be a little wrong: integers and masks cannot.
+  // Whether the rest of the model reads results of the step that can have a small error. Integers
+  // and masks cannot.
   bool can_plant(const Step& step) const;
-  // The smallest part that is noticed, within a tenth; none: not even 1.
-  std::optional<double> smallest_noticed(const Step& step) const;
-  // Wrongs in all of these steps at once.
+  // The smallest relative error that is detected, to within 10%; none: not even 1 is.
+  std::optional<double> smallest_detected(const Step& step) const;
+  // Whether an error of this relative size, planted in all of these steps at once, is detected.
   using Steps = std::span<const Step* const>;
-  bool notices(Steps steps, double part) const;
-  // Whether anything at all comes out otherwise when what the steps hand on is another.
+  bool detects(Steps steps, double part) const;
+  // Whether the outputs depend on the results of the steps at all.
   bool reaches(Steps steps) const;
 
  private:
-  // How far into what is allowed the planted wrong goes, on the inputs that show it best; beyond 1
-  // `exactly` or only roughly, which is faster.
-  std::set<NodeId> handed_on_by(Steps steps) const;
-  double load(const std::set<NodeId>& values, double part, bool exactly = true) const;
+  // The largest fraction of a tolerance that the planted error uses, over all inputs and outputs.
+  // Above 1 it is only approximate unless `exactly`, which is slower.
+  std::set<NodeId> values_read_from(Steps steps) const;
+  double fraction_of_tolerance(const std::set<NodeId>& values, double part,
+                               bool exactly = true) const;
 
   const Model& model_;
   const Model& wide_;

@@ -33,7 +33,7 @@ std::vector<OutputCheck> Verifier::judge(const Witness& witness, const PreparedF
   if (form.wide) try {
       const std::vector<Run> wide = witness.run_in_fp64(*form.wide);
       return witness.judge_calls(runs, &wide, allowance);
-    } catch (const Error& error) {
+    } catch (const Error& error) {  // then the outputs are judged in their own dtype only
       why_not = error.what();
     }
   return witness.judge_calls(runs, nullptr, allowance, why_not);

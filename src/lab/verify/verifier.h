@@ -5,29 +5,30 @@
 
 namespace refx {
 
-// A form of an original, ready to run on many inputs. Refers to the model that it was made of.
+// A rewritten model, ready to run on many inputs. Refers to the model, which must outlive it.
 struct PreparedForm {
   const Model& model;
   std::optional<Model> wide;  // in fp64
   std::string why_not_wide;
 };
 
-// Compares forms of an original with it. What does not depend on the inputs (conversions to fp64,
-// constants, the weights that differ) is done once: a form is prepared, and judged on as many
-// witnesses as there are.
+// Compares rewritten models with their original. Work that does not depend on the inputs
+// (conversions to fp64, constants, which weights differ) is done once per model: prepare() it, then
+// judge() it with each witness.
 class Verifier {
  public:
-  // `rewritten` is the form with all steps: the weights that it does not have may be off by a
-  // rounding in others, too.
+  // `rewritten` is the model with all steps. Weights that it does not contain may have one rounding
+  // error in the models with fewer steps, too.
   Verifier(const Model& original, const Model& rewritten)
       : original_(original_of_forms(original, rewritten, wide_forms_)) {}
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
 
   const Original& original() const { return original_; }
-  // `in_fp64`: it will be judged there, too.
+  // `in_fp64`: prepares the fp64 run, too.
   PreparedForm prepare(const Model& form, bool in_fp64 = true) const;
-  // Runs the form as it is, and in fp64 unless it is lossy or the original does not run there.
+  // Runs the model in its own dtype, and in fp64 unless it is lossy or the original has no fp64
+  // run.
   std::vector<OutputCheck> judge(const Witness& witness, const PreparedForm& form,
                                  const Allowance& allowance = {}) const;
 

@@ -13,7 +13,6 @@
 
 #include "exec/own_state.h"
 #include "exec/policy.h"
-#include "ir/approximate.h"
 #include "lab/run/forms.h"
 #include "lab/run/machine.h"
 #include "lab/run/sized_inputs.h"
@@ -22,6 +21,7 @@
 #include "lab/verify/verifier.h"
 #include "refx/bisect.h"
 #include "refx/error.h"
+#include "refx/old_names.h"
 #include "refx/original.h"
 #include "refx/registry.h"
 
@@ -29,18 +29,24 @@ namespace refx {
 
 namespace {
 
-constexpr std::uint64_t kSeeds = 2;     // of generated inputs
-constexpr int kVariations = 2;          // of symbolic sizes
-constexpr std::size_t kPowerRuns = 64;  // for each transformation, see warn_of_unnoticed()
+// Generated inputs, beside those of the file: two seeds, so that one lucky set does not decide, and
+// two more sizes if sizes are symbolic, since a rewrite may be wrong for other sizes only.
+constexpr std::uint64_t kSeeds = 2;
+constexpr int kVariations = 2;
+// Limits the runs of the model that find steps whose errors would not be detected, for each
+// transformation: see warn_of_undetected().
+constexpr std::size_t kPowerRuns = 64;
 
-// One call of verify(): which inputs, which forms, and the report.
+// One call of verify(): chooses the inputs and the models to compare, and collects the report.
 class Session {
  public:
   Session(const Model& model, const VerifyOptions& options)
       : model_(model), options_(options), verifier_(verifier_of(model, options)) {
     const std::string& device = options.measure.device;
     if (!device.empty() && to_device(device, model) != to_device("", model))
-      throw Error(fmt::format("verify runs models where they are, not on '{}'", device));
+      throw Error(fmt::format(
+          "verify cannot move models to '{}': it runs them on the device of their tensors",
+          device));
     result_.seed = options.measure.seed;
   }
 
@@ -49,8 +55,9 @@ class Session {
     result_.threads = at::get_num_threads();
     call_witnesses();
     const Allowance allowance = allow_loss();
-    progress("comparing the two forms");
+    progress("comparing the two models");
     result_.sets = check(model_, allowance);
+    // Exact steps cannot hide behind a budget: they are checked without the lossy ones.
     if (result_.lossy) {
       result_.lossy->error = loss_of(result_.sets);
       check_what_is_exact();
@@ -66,18 +73,18 @@ class Session {
     return std::move(result_);
   }
 
-  // For judging many forms: the original is run by prepare(), once.
+  // To judge many models, for bisect: prepare() runs the original once.
   void prepare() {
     const Environment environment(options_.measure.threads.value_or(1));
     call_witnesses();
   }
-  Answer answer(const Model& form) const {
+  VerifyVerdict answer(const Model& form) const {
     const Environment environment(options_.measure.threads.value_or(1));
-    Answer worst = Answer::pass;
+    VerifyVerdict worst = VerifyVerdict::pass;
     const PreparedForm prepared = verifier_.prepare(form);
     for (const Witness& witness : witnesses_) {
       worst = std::max(worst, SetCheck{"", verifier_.judge(witness, prepared, exactly())}.answer());
-      if (worst == Answer::fail) break;
+      if (worst == VerifyVerdict::fail) break;  // bisect needs no more
     }
     return worst;
   }
@@ -136,7 +143,8 @@ class Session {
     }
   }
 
-  // Values and sizes that the types allow but the model does not are no fault of a rewrite.
+  // The original may not accept all values and sizes that its types allow. That is no error of a
+  // rewrite, so such inputs are skipped with a note.
   void add_generated(std::uint64_t seed, int variation) {
     std::string origin = fmt::format("generated with seed {}", seed);
     if (variation > 0) origin += fmt::format(", other sizes ({})", variation);
@@ -166,7 +174,7 @@ class Session {
 
   // ---- what is meant to err --------------------------------------------------------------------
 
-  // A tolerance says all there is to say; another model says nothing about steps.
+  // A tolerance replaces the budget. Against another model the steps have no meaning.
   Allowance allow_loss() {
     if (options_.against || options_.tolerance > 0) return exactly();
     Lossy lossy;
@@ -174,10 +182,11 @@ class Session {
     for (const Step& step : model_.history()) {
       if (is_lossy(step))
         lossy.steps.push_back(step.id);
-      else if (is_marked_lossy(step))
+      else if (step.numerics == Numerics::approximate)
         result_.notes.push_back(
-            fmt::format("step {}: the history calls it lossy, but {} is exact: it is held to "
-                        "rounding",
+            fmt::format("step {} is marked as approximate, but {} is the name of an exact "
+                        "transformation of refx: the step must stay within rounding; if it is a "
+                        "rule of yours, rename it",
                         step.id.value, step.transformation));
     }
     if (lossy.steps.empty()) return exactly();
@@ -197,8 +206,9 @@ class Session {
     return most;
   }
 
-  // The steps that are not lossy, as they stand upon each other: those on the original against it,
-  // those on lossy ones against the model without them.
+  // Checks the steps that are not lossy, in layers: those that build on no lossy step are compared
+  // with the original; those that build on lossy steps with the model that has only the steps
+  // below.
   void check_what_is_exact() {
     const auto bases = built_on(model_);
     std::set<StepId> kept;
@@ -211,7 +221,7 @@ class Session {
     }
   }
 
-  // All that stand on what is kept.
+  // Adds the steps whose bases are all in `kept`.
   void add_steps(std::set<StepId>& kept, const std::map<StepId, std::set<StepId>>& bases,
                  bool lossy) const {
     for (const auto& [id, under] : bases)
@@ -223,7 +233,8 @@ class Session {
   void check_layer(const Model& form, const std::set<StepId>& under) {
     progress("the steps that are not lossy");
     for (SetCheck& set : under.empty() ? check(form, exactly()) : check_upon(under, form)) {
-      set.origin += under.empty() ? ", without the lossy steps" : ", what stands on lossy steps";
+      set.origin +=
+          under.empty() ? ", without the lossy steps" : ", the steps that build on lossy steps";
       result_.sets.push_back(std::move(set));
     }
   }
@@ -244,18 +255,18 @@ class Session {
       progress(fmt::format("step {} by itself", id.value));
       check_step(id, bases_of_it, without_any);
       if (result_.lossy && result_.steps.back().lossy)
-        result_.steps.back().in_the_whole = result_.lossy->error - loss_without(id, bases);
+        result_.steps.back().marginal_error = result_.lossy->error - loss_without(id, bases);
     }
-    if (options_.by_error)
+    if (options_.sort == StepOrder::error)
       std::stable_sort(result_.steps.begin(), result_.steps.end(),
                        [](const StepCheck& a, const StepCheck& b) { return cost(a) > cost(b); });
   }
 
   static double cost(const StepCheck& step) {
-    return step.lossy ? loss(step.worst) : step.worst.relative(step.worst.now.error);
+    return step.lossy ? loss(step.worst) : step.worst.relative(step.worst.native_error.error);
   }
 
-  // Of the model without one step and what is built on it.
+  // The error of the model without one step and the steps that build on it.
   double loss_without(StepId id, const std::map<StepId, std::set<StepId>>& bases) const {
     std::set<StepId> kept;
     for (const auto& [other, under] : bases)
@@ -275,26 +286,28 @@ class Session {
     double most = -1;
     for (std::size_t set = 0; set < after.size(); ++set)
       for (const OutputCheck& output : after[set].outputs) {
-        const double weight = result.lossy ? loss(output) : load(output);
+        const double weight = result.lossy ? loss(output) : fraction_of_tolerance(output);
         if (weight <= most) continue;
         most = weight;
         result.worst = output;
-        result.added_error =
-            output.relative(output.now.error) - relative_at(before[set].outputs, output.path);
+        result.added_error = output.relative(output.native_error.error) -
+                             relative_at(before[set].outputs, output.path);
       }
     result_.steps.push_back(std::move(result));
   }
 
   static double relative_at(const std::vector<OutputCheck>& outputs, const std::string& path) {
     for (const OutputCheck& output : outputs)
-      if (output.path == path) return output.relative(output.now.error);
+      if (output.path == path) return output.relative(output.native_error.error);
     return 0;
   }
 
-  // ---- how sharp it is -------------------------------------------------------------------------
+  // ---- which errors would be detected ----------------------------------------------------------
 
-  // One step of each transformation tells for its like; where it is not noticed, each by itself.
+  // One step stands for all steps of its transformation, since each test is a run of the model. If
+  // an error in it is not detected, the others are tested, too.
   void test_power() {
+    // Planted errors are detected by the fp64 comparison, which none of these cases has.
     if (!result_.in_fp64 || options_.tolerance > 0 || result_.lossy || model_.history().empty())
       return;
     const PreparedForm form = verifier_.prepare(model_);
@@ -302,40 +315,41 @@ class Session {
     const PowerTest test(model_, *form.wide, witnesses_, options_.measure.seed);
     std::map<std::string, std::vector<const Step*>> alike;
     for (const Step& step : model_.history())
-      if (test.can_plant(step)) alike[step.signature].push_back(&step);
+      if (test.can_plant(step)) alike[std::string(current_name(step.signature))].push_back(&step);
     for (const auto& [signature, steps] : alike) {
-      progress(fmt::format("how sharp it is: {}", signature));
+      progress(fmt::format("what would be detected: {}", signature));
       const PowerTest::Steps all(steps);
-      if (test.notices(all.last(1), kPlanted)) continue;
+      if (test.detects(all.last(1), kPlantedError)) continue;
       std::size_t runs = kPowerRuns;
-      const std::size_t untried = warn_of_unnoticed(test, all, runs);
+      const std::size_t untried = warn_of_undetected(test, all, runs);
       if (untried > 0)
         result_.notes.push_back(
-            fmt::format("{}: whether a change is noticed was not tried for {} of {} steps",
+            fmt::format("{}: not tested for {} of {} steps whether an error would be detected",
                         signature, untried, steps.size()));
     }
     if (!options_.power) return;
     for (const Step& step : model_.history()) {
       if (!test.can_plant(step)) continue;
-      progress(fmt::format("how small a wrong in step {} is noticed", step.id.value));
+      progress(fmt::format("the smallest error of step {} that would be detected", step.id.value));
       result_.power.push_back(
-          {step.id, step.transformation, step.site, test.smallest_noticed(step)});
+          {step.id, step.transformation, step.site, test.smallest_detected(step)});
     }
   }
 
-  // Halves the steps until what is planted in all of a part goes unnoticed, or a step is noticed:
-  // each by itself would take a run of the model for every step. Returns how many were not tried.
-  std::size_t warn_of_unnoticed(const PowerTest& test, PowerTest::Steps steps, std::size_t& runs) {
+  // Plants errors in many steps at once, and halves the set until a part is not detected as a whole
+  // or a single step is detected. Testing each step by itself would take one run of the model per
+  // step. Returns the number of steps that were not tested.
+  std::size_t warn_of_undetected(const PowerTest& test, PowerTest::Steps steps, std::size_t& runs) {
     if (runs == 0) return steps.size();
     --runs;
-    if (!test.notices(steps, kPlanted)) {
+    if (!test.detects(steps, kPlantedError)) {
       warn(steps, test.reaches(steps));
       return 0;
     }
     if (steps.size() == 1) return 0;
     const std::size_t half = steps.size() / 2;
-    const std::size_t untried = warn_of_unnoticed(test, steps.first(half), runs);
-    return untried + warn_of_unnoticed(test, steps.subspan(half), runs);
+    const std::size_t untried = warn_of_undetected(test, steps.first(half), runs);
+    return untried + warn_of_undetected(test, steps.subspan(half), runs);
   }
 
   void warn(PowerTest::Steps steps, bool reached) {
@@ -347,9 +361,10 @@ class Session {
                           first.id.value, last.id.value, first.transformation, first.site);
     result_.warnings.push_back(fmt::format(
         "{}: {}", which,
-        reached ? fmt::format("a change of {:g}% in what it made is not noticed on these inputs",
-                              100 * kPlanted)
-                : "these inputs do not reach it: whatever it gives, the outputs are the same"));
+        reached
+            ? fmt::format("an error of {:g}% in its results would not be detected on these inputs",
+                          100 * kPlantedError)
+            : "these inputs do not reach it: the outputs do not depend on its results"));
   }
 
   void progress(const std::string& what) {
@@ -364,40 +379,40 @@ class Session {
   Verification result_;
 };
 
-Answer worst_of(const std::vector<OutputCheck>& outputs) {
-  Answer worst = Answer::pass;
+VerifyVerdict worst_of(const std::vector<OutputCheck>& outputs) {
+  VerifyVerdict worst = VerifyVerdict::pass;
   for (const OutputCheck& output : outputs) worst = std::max(worst, output.answer);
   return worst;
 }
 
 }  // namespace
 
-std::string to_string(Answer answer) {
+std::string to_string(VerifyVerdict answer) {
   switch (answer) {
-    case Answer::pass:
+    case VerifyVerdict::pass:
       return "pass";
-    case Answer::not_judged:
+    case VerifyVerdict::not_judged:
       return "not judged";
-    case Answer::cannot_tell:
+    case VerifyVerdict::cannot_tell:
       return "cannot tell";
-    case Answer::fail:
+    case VerifyVerdict::fail:
       return "fail";
   }
   return "";
 }
 
 bool is_lossy(const Step& step) {
-  return is_approximate(step) && !ships_as_exact(step.transformation);
+  return step.numerics == Numerics::approximate && !ships_as_exact(step.transformation);
 }
-bool is_marked_lossy(const Step& step) { return is_approximate(step); }
 
-Answer SetCheck::answer() const { return worst_of(outputs); }
+VerifyVerdict SetCheck::answer() const { return worst_of(outputs); }
 
-Answer Verification::answer() const {
-  Answer worst = Answer::pass;
+VerifyVerdict Verification::answer() const {
+  VerifyVerdict worst = VerifyVerdict::pass;
   for (const SetCheck& set : sets) worst = std::max(worst, set.answer());
   for (const StepCheck& step : steps)
-    if (!step.lossy) worst = std::max(worst, step.worst.answer);  // the sets have all lossy ones
+    if (!step.lossy)
+      worst = std::max(worst, step.worst.answer);  // lossy steps are judged together, in the sets
   return worst;
 }
 
@@ -406,9 +421,9 @@ std::string Verification::verdict() const {
 }
 
 std::string Verification::reason() const {
-  const Answer worst = answer();
-  if (worst == Answer::pass) return "";
-  if (worst == Answer::not_judged) return kNoBudget;
+  const VerifyVerdict worst = answer();
+  if (worst == VerifyVerdict::pass) return "";
+  if (worst == VerifyVerdict::not_judged) return kNoBudget;
   for (const SetCheck& set : sets)
     for (const OutputCheck& output : set.outputs)
       if (output.answer == worst)
@@ -422,29 +437,34 @@ std::string Verification::reason() const {
 
 Verification verify(const Model& model, const VerifyOptions& options) {
   require_budget(options.budget);
+  require_tolerance(options.tolerance);
+  require_valid(options.measure);
   return Session(model, options).run();
 }
 
-Check within(const Model& model, const VerifyOptions& options) {
-  struct Judge {
+BisectCheck check_tolerance(const Model& model, const VerifyOptions& options) {
+  require_tolerance(options.tolerance);
+  require_valid(options.measure);
+  struct Prepared {
     Model model;
     VerifyOptions options;
     Session session;
-    Judge(const Model& m, const VerifyOptions& o) : model(m), options(o), session(model, options) {}
+    Prepared(const Model& m, const VerifyOptions& o)
+        : model(m), options(o), session(model, options) {}
   };
-  const auto judge = std::make_shared<Judge>(model, options);
-  judge->session.prepare();
-  return [judge](const Model& form) {
-    switch (judge->session.answer(form)) {
-      case Answer::pass:
-        return Verdict::good;
-      case Answer::fail:
-        return Verdict::bad;
-      case Answer::not_judged:
-      case Answer::cannot_tell:
+  const auto prepared = std::make_shared<Prepared>(model, options);
+  prepared->session.prepare();
+  return [prepared](const Model& form) {
+    switch (prepared->session.answer(form)) {
+      case VerifyVerdict::pass:
+        return BisectVerdict::good;
+      case VerifyVerdict::fail:
+        return BisectVerdict::bad;
+      case VerifyVerdict::not_judged:
+      case VerifyVerdict::cannot_tell:
         break;
     }
-    return Verdict::skip;
+    return BisectVerdict::skip;
   };
 }
 

@@ -9,21 +9,25 @@ namespace {
 
 void write(Json& json, const char* name, const Distance& d, const OutputCheck& c) {
   json.key(name).object().member("error", d.error).member("relative", c.relative(d.error));
-  json.member("allowed", d.allowed).member("relative_allowed", c.relative(d.allowed)).end();
+  if (c.lossy)
+    json.key("allowed").null().key("relative_allowed").null().end();
+  else
+    json.member("allowed", d.allowed).member("relative_allowed", c.relative(d.allowed)).end();
 }
 
 void write(Json& json, const OutputCheck& c) {
   json.object().member("path", c.path).member("type", c.type);
   json.member("verdict", to_string(c.answer)).member("passed", c.passed()).member("exact", c.exact);
+  // Bits either agree or do not: an exact output has no errors to report.
   if (!c.exact) {
     json.member("scale", c.scale);
-    write(json, "in_fp64", c.meaning, c);
-    write(json, "now", c.now, c);
+    write(json, "fp64_error", c.fp64_error, c);
+    write(json, "native_error", c.native_error, c);
     json.member("original_error", c.original_error);
     json.member("original_relative", c.relative(c.original_error));
     json.member("original_l2", c.original_l2).member("l2", c.l2);
   }
-  json.member("beyond", c.beyond);
+  json.member("fraction_exceeding", c.fraction_exceeding);
   if (c.call > 0) json.member("call", std::uint64_t{c.call});
   if (!c.passed()) json.member("problem", c.problem);
   json.end();
@@ -43,7 +47,7 @@ void write(Json& json, const StepCheck& step) {
   for (StepId id : step.built_on) json.value(id.value);
   json.end().member("passed", step.passed()).member("added", step.added_error).key("worst");
   write(json, step.worst);
-  if (step.lossy) json.member("lossy", true).member("in_the_whole", step.in_the_whole);
+  if (step.lossy) json.member("lossy", true).member("marginal_error", step.marginal_error);
   json.end();
 }
 
@@ -57,8 +61,8 @@ void write(Json& json, const Lossy& lossy) {
 
 void write(Json& json, const StepPower& step) {
   json.object().member("id", step.id.value).member("transformation", step.transformation);
-  json.member("site", step.site).key("noticed");
-  step.noticed ? json.value(*step.noticed) : json.null();
+  json.member("site", step.site).key("detected");
+  step.detected ? json.value(*step.detected) : json.null();
   json.end();
 }
 

@@ -17,13 +17,13 @@ namespace {
 
 std::string verdict(const OutputCheck& c) {
   switch (c.answer) {
-    case Answer::pass:
+    case VerifyVerdict::pass:
       return "pass";
-    case Answer::not_judged:
+    case VerifyVerdict::not_judged:
       return "not judged: " + c.problem;
-    case Answer::cannot_tell:
+    case VerifyVerdict::cannot_tell:
       return "CANNOT TELL: " + c.problem;
-    case Answer::fail:
+    case VerifyVerdict::fail:
       break;
   }
   return "FAIL: " + c.problem;
@@ -32,9 +32,10 @@ std::string percent(double part) {
   return part == 0 ? "0" : part < 1e-3 ? "<0.1%" : fmt::format("{:.1f}%", 100 * part);
 }
 
-// Where no difference had to be allowed, none is shown.
+// A pass with a tolerance of 0 needed none, for example because the bits are equal.
 std::string allowed(const OutputCheck& c, double bound) {
-  return bound == 0 && c.answer <= Answer::not_judged ? "-" : short_number(c.relative(bound));
+  const bool none = c.lossy || (bound == 0 && c.answer <= VerifyVerdict::not_judged);
+  return none ? "-" : short_number(c.relative(bound));
 }
 
 // "output", or "call 3: output".
@@ -44,25 +45,26 @@ std::string where(const OutputCheck& c) {
 
 Row row_of(const OutputCheck& c) {
   if (c.exact)
-    return {where(c), c.type, "-", "equal", "-", "-", "equal", "-", percent(c.beyond), verdict(c)};
+    return {where(c),  c.type, "-", "equal", "-", "-", "equal", "-", percent(c.fraction_exceeding),
+            verdict(c)};
   return {where(c),
           c.type,
-          short_number(c.relative(c.meaning.error)),
-          allowed(c, c.meaning.allowed),
+          short_number(c.relative(c.fp64_error.error)),
+          allowed(c, c.fp64_error.allowed),
           short_number(c.relative(c.original_error)),
-          short_number(c.relative(c.now.error)),
-          allowed(c, c.now.allowed),
+          short_number(c.relative(c.native_error.error)),
+          allowed(c, c.native_error.allowed),
           short_number(c.l2),
-          percent(c.beyond),
+          percent(c.fraction_exceeding),
           verdict(c)};
 }
 
 std::string outputs_of(const SetCheck& set) {
-  std::vector<Row> rows = {{"output", "type", "in fp64", "allowed", "original", "now", "allowed",
-                            "L2", "beyond", "verdict"}};
+  std::vector<Row> rows = {{"output", "type", "fp64", "allowed", "original", "native", "allowed",
+                            "L2", "exceeding", "verdict"}};
   for (const OutputCheck& check : set.outputs) rows.push_back(row_of(check));
   const std::string calls =
-      set.calls == 1 ? "" : fmt::format("; {} calls, each output where it is worst", set.calls);
+      set.calls == 1 ? "" : fmt::format("; {} calls, the worst of each output", set.calls);
   return fmt::format("inputs: {}{}\n{}", printable(set.origin), calls, columns(rows));
 }
 
@@ -74,33 +76,33 @@ std::string bases_of(const StepCheck& step) {
 
 std::string exact_steps_of(const std::vector<StepCheck>& steps) {
   std::vector<Row> rows = {
-      {"step", "transformation", "site", "built on", "in fp64", "now", "added", "at", "verdict"}};
+      {"step", "transformation", "site", "built on", "fp64", "native", "added", "at", "verdict"}};
   for (const StepCheck& step : steps) {
     const OutputCheck& worst = step.worst;
     if (!step.lossy)
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
-                      short_number(worst.relative(worst.meaning.error)),
-                      short_number(worst.relative(worst.now.error)), short_number(step.added_error),
-                      where(worst), verdict(worst)});
+                      short_number(worst.relative(worst.fp64_error.error)),
+                      short_number(worst.relative(worst.native_error.error)),
+                      short_number(step.added_error), where(worst), verdict(worst)});
   }
   return rows.size() == 1 ? "" : "\neach step by itself:\n" + columns(rows);
 }
 
 std::string lossy_steps_of(const std::vector<StepCheck>& steps) {
-  std::vector<Row> rows = {{"step", "transformation", "site", "built on", "L2", "SQNR dB",
-                            "largest", "in the whole", "at"}};
+  std::vector<Row> rows = {
+      {"step", "transformation", "site", "built on", "L2", "SQNR dB", "native", "marginal", "at"}};
   for (const StepCheck& step : steps) {
     const OutputCheck& worst = step.worst;
     const double error = loss(worst);
     if (step.lossy)
       rows.push_back({std::to_string(step.id.value), step.transformation, step.site, bases_of(step),
                       short_number(error), decibels(error),
-                      short_number(worst.relative(worst.now.error)),
-                      short_number(step.in_the_whole), where(worst)});
+                      short_number(worst.relative(worst.native_error.error)),
+                      short_number(step.marginal_error), where(worst)});
   }
   if (rows.size() == 1) return "";
-  return "\nlossy steps, each by itself; in the whole: what the model's error is larger by with "
-         "it\n" +
+  return "\nlossy steps, each by itself; marginal: error of the model minus its error without the "
+         "step\n" +
          columns(rows);
 }
 
@@ -110,12 +112,11 @@ std::string describe(const Lossy& lossy) {
 }
 
 std::string power_of(const std::vector<StepPower>& steps) {
-  std::vector<Row> rows = {{"step", "transformation", "site", "noticed from"}};
+  std::vector<Row> rows = {{"step", "transformation", "site", "detected from"}};
   for (const StepPower& step : steps)
     rows.push_back({std::to_string(step.id.value), step.transformation, step.site,
-                    step.noticed ? short_number(*step.noticed) : "never"});
-  return "how small a wrong in what a step made is noticed, as a part of every number:\n" +
-         columns(rows);
+                    step.detected ? short_number(*step.detected) : "never"});
+  return "smallest relative error in the results of a step that is detected:\n" + columns(rows);
 }
 
 }  // namespace
@@ -128,11 +129,13 @@ std::string decibels(double error) {
 
 std::string to_text(const Verification& v) {
   std::string text = fmt::format(
-      "errors as parts of each output's largest number, {} thread{}\n"
-      "in fp64: between the two forms there; original, now: of each form as it runs, from {};\n"
-      "L2: of the whole output now; beyond: the share of elements beyond what is allowed\n",
+      "errors relative to the largest number of each output, {} thread{}\n"
+      "fp64: both models in fp64, compared with each other\n"
+      "original, native: each model in its own dtype, compared with {}\n"
+      "L2: native, of the whole output; exceeding: the fraction of elements above what is "
+      "allowed\n",
       v.threads, v.threads == 1 ? "" : "s",
-      v.in_fp64 && !v.random ? "the original in fp64" : "the original as it runs");
+      v.in_fp64 && !v.random ? "the original in fp64" : "the original in its own dtype");
   if (!v.in_fp64) text += fmt::format("no fp64 run: {}\n", printable(v.why_not));
   if (v.random)
     text += fmt::format("the outputs are random: every run started from seed {}\n", v.seed);
@@ -142,8 +145,8 @@ std::string to_text(const Verification& v) {
   for (const std::string& warning : v.warnings) text += "\nwarning: " + printable(warning) + "\n";
   for (const std::string& note : v.notes) text += "\nnote: " + printable(note) + "\n";
   const std::string reason =
-      v.lossy && v.answer() <= Answer::not_judged ? describe(*v.lossy) : v.reason();
-  return text + fmt::format("\n{}{}{}\n", v.answer() == Answer::fail ? "FAIL" : v.verdict(),
+      v.lossy && v.answer() <= VerifyVerdict::not_judged ? describe(*v.lossy) : v.reason();
+  return text + fmt::format("\n{}{}{}\n", v.answer() == VerifyVerdict::fail ? "FAIL" : v.verdict(),
                             reason.empty() ? "" : ": ", printable(reason));
 }
 

@@ -19,10 +19,15 @@ namespace refx {
 
 namespace {
 
+// Runs that search for decisions which rounding may flip. A decision at the edge flips in about
+// half of the runs, so six runs without any flip are evidence enough. If there is a flip, twelve
+// runs show what it may do to the outputs, with all combinations of a few decisions.
 constexpr std::uint64_t kFarRuns = 12;
 constexpr std::uint64_t kEnoughWithoutFlip = 6;
 
 bool same_tensor(const at::TensorBase& a, const at::TensorBase& b) {
+  // Most weights are the same object. Contents are compared only if the objects differ, since that
+  // may have to read them from a file.
   if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl()) return true;
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type() || a.device() != b.device() ||
       a.layout() != c10::kStrided || b.layout() != c10::kStrided)
@@ -32,25 +37,29 @@ bool same_tensor(const at::TensorBase& a, const at::TensorBase& b) {
   return at::equal(at::Tensor(a), at::Tensor(b));
 }
 
-// Whether `part` stands in `whole` somewhere along this dimension.
+// Whether `part` occurs in `whole` at some offset along this dimension.
 bool holds_along(const at::Tensor& whole, const at::Tensor& part, std::int64_t dim) {
   const std::int64_t length = part.size(dim), last = whole.size(dim) - length;
   const at::Tensor places = whole.movedim(dim, 0).narrow(0, 0, last + 1);
   const at::Tensor first = part.movedim(dim, 0)[0];
-  // The first number alone rules out nearly all of them.
+  // Comparing only the first number rules out nearly all offsets, and costs little for large
+  // weights.
   at::Tensor numbers = places;
   while (numbers.dim() > 1) numbers = numbers.select(1, 0);
   const at::Tensor likely = (numbers == first.reshape({-1})[0]).nonzero().reshape({-1});
   if (likely.numel() == 0) return false;
   const at::Tensor starts = likely.masked_select(
       (places.index_select(0, likely) == first).reshape({likely.size(0), -1}).all(1));
+  // Each candidate is compared completely. Many candidates mean repeated rows, where a few are
+  // enough.
   for (std::int64_t i = 0; i < std::min<std::int64_t>(starts.size(0), 8); ++i)
     if (at::equal(whole.narrow(dim, starts[i].item<std::int64_t>(), length), part)) return true;
   return false;
 }
 
-// Whether `part` is a block of `whole`, bit for bit: anywhere along the first dimension in which
-// they differ, at the begin or the end of the others. A vector is looked for as a column, too.
+// Whether `part` is a block of `whole`, bit for bit: at any offset along the first dimension in
+// which their sizes differ, and at the beginning or the end of the others. These are the ways in
+// which rewrites concatenate and pad weights. A vector may also be a column.
 bool holds(const at::Tensor& whole, at::Tensor part) {
   if (whole.scalar_type() != part.scalar_type() || whole.device() != part.device() ||
       whole.layout() != c10::kStrided || part.layout() != c10::kStrided || part.numel() == 0)
@@ -74,11 +83,12 @@ bool holds(const at::Tensor& whole, at::Tensor part) {
   return false;
 }
 
-// The entries of the original whose bits the rewritten model has neither under their name nor, as
-// merges leave them, inside a tensor of its own.
+// The entries of the original whose bits the rewritten model does not contain, neither under their
+// name nor as a block of another tensor, as after a merge. Only these were rounded by a rewrite,
+// and only these are perturbed in the fp64 comparison: the fewer there are, the sharper it is.
 std::set<StateId> changed_entries(const Model& original, const Model& rewritten) {
   std::set<StateId> missing;
-  std::vector<at::Tensor> own;
+  std::vector<at::Tensor> own;  // tensors that only the rewritten model has
   for (StateId id : original.state()) {
     const StateId other = rewritten.state().find(original.state()[id].name);
     if (!other || !same_tensor(original.state().tensor(id), rewritten.state().tensor(other)))
@@ -111,13 +121,14 @@ std::string not_alike(const Run& narrow, const Run& wide) {
     same = a.path == b.path && a.value.isTensor() == b.value.isTensor() &&
            (!a.value.isTensor() || a.value.toTensor().sizes() == b.value.toTensor().sizes());
   }
-  return same ? "" : "it returns something else in fp64";
+  return same ? "" : "it returns other outputs in fp64";
 }
 
 }  // namespace
 
 Model WideForms::of(const ConstantsStored& stored) {
-  std::unordered_set<const void*> computed;  // anew for every form: not worth keeping
+  std::unordered_set<const void*>
+      computed;  // computed again for every model, so the cache would never hit
   for (StateId id : stored.constants)
     computed.insert(stored.model.state().tensor(id).unsafeGetTensorImpl());
   return in_double(stored.model, [&](const at::Tensor& tensor, const auto& widened) {
@@ -134,6 +145,8 @@ Original original_of_forms(const Model& original, const Model& rewritten, WideFo
   for (StateId id :
        changed_entries(stored.model, store_constants(with_regions_inlined(rewritten)).model))
     result.changed[id] = rounding_of(stored, id);
+  // Buffers that are not computed (running statistics, for example) are given numbers, not results
+  // of a computation in this dtype, so no rounding is assumed for them.
   for (StateId id : stored.model.state())
     if (stored.model.state()[id].kind == StateKind::parameter || stored.off.contains(id))
       result.parameters[id] = rounding_of(stored, id);
@@ -149,10 +162,11 @@ Original original_of_forms(const Model& original, const Model& rewritten, WideFo
 
 Witness::Witness(const Original& original, Inputs inputs, std::uint64_t seed)
     : original_(original), inputs_(std::move(inputs)), seed_(seed) {
+  // The dtypes of all results are recorded here, the decisions in run_wide(). The noise needs both.
   DtypeRecorder recorder(trace_);
   narrow_ = run_sequence(original.model, inputs_, seed, &recorder);
   for (const auto& [node, calls] : trace_.calls)
-    for (const Trace::Call& call : calls)
+    for (const Trace::CallRecord& call : calls)
       for (c10::ScalarType dtype : call.dtypes)
         if (is_approximate(dtype) &&
             (coarsest_ == c10::ScalarType::Undefined || rounding(dtype) > rounding(coarsest_)))
@@ -180,10 +194,10 @@ std::string Witness::run_wide() {
 
 Evidence Witness::evidence(std::size_t call) const {
   const auto noise = [this, call](Noise kind) {
-    return Evidence::Noise{[this, kind, call](std::size_t runs) -> const Response& {
-                             return response(kind, call, runs);
-                           },
-                           [this, kind, call]() -> const FarRuns& { return far(kind, call); }};
+    return Evidence::NoiseRuns{[this, kind, call](std::size_t runs) -> const Response& {
+                                 return response(kind, call, runs);
+                               },
+                               [this, kind, call]() -> const FarRuns& { return far(kind, call); }};
   };
   return {narrow_[call],         wide_.empty() ? nullptr : &wide_[call],
           why_not_wide_,         coarsest_,
@@ -204,8 +218,10 @@ std::vector<OutputCheck> Witness::judge_calls(const std::vector<Run>& current,
                                               const Allowance& allowance,
                                               const std::string& why_not_wide) const {
   const auto is_worse = [&](const OutputCheck& a, const OutputCheck& b) {
+    // Verdicts are ordered from pass to fail.
     if (a.answer != b.answer) return a.answer > b.answer;
-    return allowance.lossy ? loss(a) > loss(b) : load(a) > load(b);
+    return allowance.lossy ? loss(a) > loss(b)
+                           : fraction_of_tolerance(a) > fraction_of_tolerance(b);
   };
   std::vector<OutputCheck> worst;
   for (std::size_t call = 0; call < calls(); ++call) {
@@ -232,6 +248,8 @@ std::vector<OutputCheck> Witness::judge_calls(const std::vector<Run>& current,
 std::vector<Run> Witness::disturbed(Noise noise, double roundings,
                                     RoundingNoise::Decisions decisions, std::uint64_t seed,
                                     std::set<std::string>* flipped) const {
+  // Changed weights were rounded once when they were created. The results after them round as in
+  // any fp64 run, so the watcher adds only fp64's own rounding.
   const bool weights = noise == Noise::weights;
   const Model model = jittered(*original_.wide, weights ? original_.changed : original_.parameters,
                                roundings, seed);
@@ -242,12 +260,14 @@ std::vector<Run> Witness::disturbed(Noise noise, double roundings,
   return runs;
 }
 
-// One run of the sequence is for all of its calls.
+// One run makes all calls of the sequence, so it adds a response to each of them.
 const Response& Witness::response(Noise noise, std::size_t call, std::size_t runs) const {
   std::vector<Response>& all = responses_[noise];
   all.resize(calls());
   const auto held = RoundingNoise::Decisions::held;
   try {
+    // The fainter run has the seed of the first run: the same noise, scaled, so that the two
+    // effects can be compared.
     if (all[call].runs.empty()) {
       std::vector<Run> fainter = disturbed(noise, kFainter, held, seed_);
       for (std::size_t i = 0; i < calls(); ++i) all[i].fainter = std::move(fainter[i]);
@@ -256,7 +276,7 @@ const Response& Witness::response(Noise noise, std::size_t call, std::size_t run
       std::vector<Run> more = disturbed(noise, 1, held, seed_ + all[call].runs.size());
       for (std::size_t i = 0; i < calls(); ++i) all[i].runs.push_back(std::move(more[i]));
     }
-  } catch (const Error&) {  // a run that noise breaks says nothing about rounding
+  } catch (const Error&) {  // a run that fails with noise measures nothing: no effect
     for (std::size_t i = 0; i < calls(); ++i) {
       all[i].fainter = wide_[i];
       all[i].runs.assign(runs, wide_[i]);
@@ -276,7 +296,7 @@ const FarRuns& Witness::far(Noise noise, std::size_t call) const {
       std::vector<Run> runs =
           disturbed(noise, kFar, RoundingNoise::Decisions::free, seed_ + i, &flipped);
       for (std::size_t k = 0; k < calls(); ++k) far[k].runs.push_back(std::move(runs[k]));
-    } catch (const Error&) {  // other decisions, such as sizes, may not fit together
+    } catch (const Error&) {  // flipped decisions may yield sizes that do not fit
     }
   }
   for (FarRuns& one : far) one.flipped = flipped;

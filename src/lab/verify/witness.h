@@ -14,8 +14,8 @@
 
 namespace refx {
 
-// Models in fp64 that share the tensors which they have in common. What is constant in them is
-// computed in their own dtypes, see ConstantsStored.
+// Converts models to fp64. Tensors that several models share are converted once. Constants are
+// computed in the model's own dtypes, see ConstantsStored.
 class WideForms {
  public:
   Model of(const Model& model) { return of(store_constants(with_regions_inlined(model))); }
@@ -23,42 +23,42 @@ class WideForms {
 
  private:
   struct Pair {
-    at::Tensor narrow, wide;  // the narrow one lives as long as its address is the key
+    at::Tensor narrow, wide;  // holds `narrow`, so that no other tensor gets its address, the key
   };
   std::unordered_map<const void*, Pair> made_;
 };
 
-// An original, in its own dtype and in fp64, and how rewritten forms of it may differ.
+// An original in its own dtype and in fp64, and the rounding of its tensors.
 struct Original {
   Model model;
   std::optional<Model> wide;
   std::string why_not_wide;
-  // Of entries of `wide`: of its parameters and constants; and of those entries whose bits the
-  // rewritten model does not have.
+  // Roundings of entries of `wide`: of all parameters and computed constants, and of the entries
+  // whose bits the rewritten model does not contain.
   Roundings parameters, changed;
 };
 Original original_of_forms(const Model& original, const Model& rewritten, WideForms& forms);
 
-// The original on one set of inputs, which may be a sequence of calls: what each of them gives, and
-// what rounding does to it.
+// The original on one set of inputs, which may be a sequence of calls: its outputs and the effect
+// of rounding on them, for each call.
 class Witness {
  public:
-  // Throws Error if the original does not run on them.
+  // Throws Error if the original does not run on these inputs.
   Witness(const Original& original, Inputs inputs, std::uint64_t seed);
 
   const Inputs& inputs() const { return inputs_; }
   std::size_t calls() const { return inputs_.calls(); }
   bool is_random() const;
-  // Runs the original in fp64, too. Empty; or why that gives nothing to compare with.
+  // Runs the original in fp64. Returns why there is no usable fp64 run; empty if there is one.
   std::string run_wide();
   Evidence evidence(std::size_t call) const;
 
-  // All calls, from fresh state.
+  // Makes all calls, starting from the state in the file.
   std::vector<Run> run(const Model& form) const;
   std::vector<Run> run_in_fp64(const Model& wide_form, exec::Watcher* watcher = nullptr) const;
 
-  // Judges all calls of a form: each value where it is worst. `wide` are its runs in fp64, if they
-  // are needed and there are any; `why_not_wide` says why there are none.
+  // Judges all calls of a rewritten model, and returns each value in its worst call. `wide` has its
+  // fp64 runs, or is null; `why_not_wide` says why there are none although they are needed.
   std::vector<OutputCheck> judge_calls(const std::vector<Run>& current,
                                        const std::vector<Run>* wide, const Allowance& allowance,
                                        const std::string& why_not_wide = "") const;
@@ -74,10 +74,10 @@ class Witness {
   const Inputs inputs_;
   const std::uint64_t seed_;
   Trace trace_;
-  c10::ScalarType coarsest_ = c10::ScalarType::Undefined;  // of what the original computes
-  std::vector<Run> narrow_, wide_;  // of each call; no wide ones where it does not run in fp64
+  c10::ScalarType coarsest_ = c10::ScalarType::Undefined;  // of all results of the original
+  std::vector<Run> narrow_, wide_;  // for each call; `wide_` is empty if there is no fp64 run
   std::string why_not_wide_;
-  mutable std::map<Noise, std::vector<Response>> responses_;  // of each call
+  mutable std::map<Noise, std::vector<Response>> responses_;  // for each call
   mutable std::map<Noise, std::vector<FarRuns>> far_;
 };
 

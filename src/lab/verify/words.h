@@ -5,7 +5,7 @@
 
 namespace refx {
 
-// Errors as people read them.
+// Formats errors for tables.
 std::string short_number(double value);  // "3.2e-07"
 std::string decibels(double error);      // "44.6"; "-" where there is no error
 

@@ -6,11 +6,31 @@ import io
 import pickle
 
 import torch
+from torch import nn
 from torch.fx import GraphModule, Node, map_arg, symbolic_trace
 
 from refx import _core
 
 LIBRARY = _core.transformations()  # before tests register their own
+
+
+class Parallel(nn.Module):
+    """Three linears with one input: a site of merge-linears."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
+        self.scale = 1.0
+
+    def forward(self, x):
+        return self.q(x) + self.k(x) * self.v(x)
+
+
+class Divided(Parallel):
+    """A site of change-true-div-to-mul-by-inverse, too, and a relu for passes of one's own."""
+
+    def forward(self, x):
+        return torch.relu(self.q(x) + self.k(x) + self.v(x)) / 4.0
 
 
 def by_pickle(gm):
@@ -133,4 +153,6 @@ def graph_nodes(gm, op, target=None):
     return [n for n in gm.graph.nodes if n.op == op and (target is None or n.target == target)]
 
 
-__all__ = ["LIBRARY", "Snapshot", "assert_close_to_double", "bits", "flat", "graph_nodes", "map_arg", "trace"]
+__all__ = [
+    "LIBRARY", "Divided", "Parallel", "Snapshot", "assert_close_to_double", "bits", "flat", "graph_nodes", "map_arg", "trace",
+]

@@ -168,7 +168,7 @@ def test_a_lost_history_is_an_error():
         t(rewrapped, reverse=True)
 
 
-def test_never_transformed_is_no_error():
+def test_reversing_an_untransformed_module_is_not_an_error():
     model, _ = zoo.make("resnet")
     gm = trace(model)
     before = Snapshot(gm)

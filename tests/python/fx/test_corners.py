@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrizations
 
+import refx.fx
 from kit import Snapshot, assert_close_to_double, trace
 from refx.fx import (
     ChangeTrueDivToMulByInverse,
@@ -163,10 +164,27 @@ def test_batch_norm_corners():
             y = self.conv(x)
             return self.norm(y), y
 
-    assert_refused(t, trace(Returned().eval()), "used by others")
+    assert_refused(t, trace(Returned().eval()), "used by nodes other than the batch norm")
     # An unknown number of dimensions: BatchNorm1d may normalise the second of three.
     unknown = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval()
     assert_refused(FuseBatchNorm1dInLinear(), trace(unknown), "dimensions")
+
+
+@pytest.mark.parametrize("name", ["FuseBatchNormInConv1d", "batch-norm-in-conv-1d"])
+def test_batch_norm_after_a_convolution_of_sequences(name):
+    from torch.fx.passes.shape_prop import ShapeProp
+
+    model = randomize(nn.Sequential(nn.Conv1d(5, 6, 3), nn.BatchNorm1d(6))).eval()
+    gm, x = trace(model), torch.randn(3, 5, 8)
+    t = getattr(refx.fx, name)() if name[0] == "F" else refx.fx.Rule(name)  # it was a rule once
+    # Without a batch dimension, the norm would apply to the length if it equals the channels.
+    assert_refused(t, trace(model), "not known to have a batch dimension")
+    ShapeProp(gm).propagate(x)
+    before = Snapshot(gm)
+    gm = t(gm)
+    assert list(gm.state_dict()) == ["0.weight", "0.bias"]
+    assert_close_to_double(gm, model, [x])
+    before.assert_equals(Snapshot(t(gm, reverse=True)))
 
 
 def test_shapes_make_it_legal():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others removed because nobody read it comes back with the step that wrote it."""
+"""Nodes that other code removed because they were unused return when the step that made them is undone."""
 
 import copy
 import pickle

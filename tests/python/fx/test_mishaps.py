@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong half-way, and what others do to a GraphModule: nothing is lost or left half-done."""
+"""Failures in the middle of a change, and changes by other code: nothing is lost or left incomplete."""
 
 import collections
 import copy
@@ -13,24 +13,14 @@ from torch import nn
 
 import refx
 import refx.fx
-from kit import Snapshot, trace
+from kit import Parallel, Snapshot, trace
 from refx.fx import MergeLinears, ReversibleTransformation, Transformation, compose
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
-        self.scale = 1.0
-
-    def forward(self, x):
-        return self.q(x) + self.k(x) * self.v(x)
 
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.block, self.act = Block(), nn.ReLU()
+        self.block, self.act = Parallel(), nn.ReLU()
 
     def forward(self, x):
         return self.act(self.block(x))
@@ -148,7 +138,7 @@ def test_a_scripted_module_is_left_alone():
     class Scripted(nn.Module):
         def __init__(self):
             super().__init__()
-            self.block, self.act = Block(), torch.jit.script(nn.ReLU())
+            self.block, self.act = Parallel(), torch.jit.script(nn.ReLU())
 
         def forward(self, x):
             return self.act(self.block(x))
@@ -170,7 +160,7 @@ def test_names_after_a_pickle_do_not_clash():
     class Muls(nn.Module):
         def __init__(self):
             super().__init__()
-            self.block = Block()
+            self.block = Parallel()
 
         def forward(self, x):
             return self.block(x * 2) * 3 * 4
@@ -268,7 +258,7 @@ def test_a_hook_that_raises():
     assert len(gm.graph.nodes) == len(list(gm.graph.nodes))
 
 
-def test_a_graph_that_cannot_be_read_is_read_once_it_is_mended():
+def test_an_unreadable_graph_is_read_after_it_was_repaired():
     gm = traced()
     act = find(gm, "act")
     act.target = "gone"
@@ -589,7 +579,7 @@ def test_a_step_of_another_graph_module():
     a, b = traced(), traced(nn.Sequential(nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1)))
     MergeLinears()(a)
     refx.fx.FuseBatchNorm2dInConv2d()(b)
-    with pytest.raises(refx.Error, match="not a live step"):
+    with pytest.raises(refx.Error, match="not a step of this GraphModule"):
         refx.fx.reverse(b, refx.fx.log(a)[0])
     assert len(refx.fx.log(b)) == 1
 

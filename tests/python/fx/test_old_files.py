@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """GraphModules that an earlier refx.fx saved (tests/data/fx): they open, show their steps, and go back."""
 
+import copy
 import pathlib
 import pickle
 
 import pytest
 import torch
+from torch.fx.passes.shape_prop import ShapeProp
 
+import refx
 from kit import Snapshot, assert_close_to_double, bits, flat
-from refx.fx import log, reverse
+from refx.fx import Rule, log, reverse
 
 DATA = pathlib.Path(__file__).parents[2] / "data" / "fx"
 FILES = sorted(p.name for p in DATA.glob("*.*.*") if p.suffix in (".pt", ".pickle") and ".state." not in p.name)
@@ -67,14 +70,14 @@ def test_an_old_file_opens(file):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_an_old_file_goes_back(file):
+def test_an_old_file_is_reversed(file):
     gm = load(file)
     undo(gm, file)
     Original(file).check(gm)
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_each_step_of_an_old_file_goes_back_alone(file):
+def test_each_step_of_an_old_file_is_reversed_alone(file):
     original = Original(file)
     for step in log(load(file)):
         gm = load(file)
@@ -87,12 +90,28 @@ def test_each_step_of_an_old_file_goes_back_alone(file):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_an_old_file_goes_back_step_by_step(file):
+def test_an_old_file_is_reversed_step_by_step(file):
     for newest in (True, False):
         gm = load(file)
         while steps := log(gm):
             undo(gm, file, str(steps[-1 if newest else 0].id))
         Original(file).check(gm)
+
+
+def test_rules_are_reversed_by_both_names():
+    gm = load("written-out.all.pt")
+    for name in ("silu-written-out", "fuse-attention"):
+        rule = Rule(name)
+        assert rule.get_transformed_nodes(gm)
+        rule(gm, reverse=True)
+        assert not rule.get_transformed_nodes(gm)
+    assert [step.transformation for step in log(gm)] == ["change-true-div-to-mul-by-inverse", "linear-written-out"]
+    typed = copy.deepcopy(gm)
+    ShapeProp(typed).propagate(torch.randn(3, gm.query.shape[1]))
+    assert log(Rule("silu-written-out")(typed))[-1].transformation == "fuse-silu"
+    assert refx.fx.SiluWrittenOut is refx.fx.FuseSilu
+    reverse(gm)
+    Original("written-out.all.pt").check(gm)
 
 
 @pytest.mark.parametrize("name", ["bfloat16", "convolutions", "encoder", "tied"])

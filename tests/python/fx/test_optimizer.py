@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An optimizer goes through a rewrite and its undo with what it remembers."""
+"""An optimizer keeps its state through a rewrite and its undo."""
 
 import copy
 import warnings

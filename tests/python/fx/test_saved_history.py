@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The history of a GraphModule as bytes: damaged or crafted, it is an error, and never another model."""
 
+import copy
 import pickle
 import struct
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import textwrap
 
 import pytest
+import torch
 from torch import fx, nn
 
 import refx
@@ -174,3 +176,71 @@ def test_an_argument_of_the_graph_is_nested_only_so_deep():
     assert log(gm) == []
 
 
+def approximate():
+    """A GraphModule with a step that is approximate, and one that is not."""
+    gm = fx.symbolic_trace(Two().eval())
+    refx.fx.Rule("store-linear-int8")(gm)
+    return gm
+
+
+def numerics(gm):
+    return [step.numerics for step in log(gm)]
+
+
+class Halved(refx.fx.ReversibleTransformation):
+    def transform(self, graph_module):
+        with torch.no_grad():
+            graph_module.q.weight = nn.Parameter(graph_module.q.weight / 2)
+        return graph_module
+
+
+class HalvedExactly(Halved):
+    preserves_computation = True
+
+
+def test_steps_record_the_numerics_of_their_class():
+    gm = rewritten()
+    assert numerics(gm) == ["preserved"] * 2
+    gm = fx.symbolic_trace(Two())
+    Halved()(gm)
+    HalvedExactly()(gm)
+    assert numerics(gm) == ["approximate", "preserved"]
+    assert [str(step).endswith("  approximate") for step in log(gm)] == [True, False]
+
+
+def test_copies_and_pickles_keep_the_numerics():
+    gm = fx.symbolic_trace(Two())
+    Halved()(gm)
+    MergeLinears()(gm)
+    before = numerics(gm)
+    assert before == ["approximate", "preserved"]
+    assert numerics(copy.deepcopy(gm)) == before
+    assert numerics(pickle.loads(pickle.dumps(gm))) == before
+
+
+def test_an_exact_history_has_the_bytes_of_earlier_versions():
+    data, tensors = saved()
+    mirror = refx._core.Mirror.load(data, tensors)
+    assert [step[-1] for step in mirror.steps()] == ["preserved"] * 2
+    assert mirror.save()[0] == data and not data.endswith(struct.pack("<QI", 1, 1))
+
+
+def test_approximate_steps_of_earlier_versions_are_still_approximate():
+    state = History.find(approximate())._state(with_meta=False)
+    payload, tensors = unsealed(state["data"]), state["tensors"]
+    steps = refx._core.Mirror.load(payload, tensors).steps()
+    assert [step[-1] for step in steps] == ["approximate"] * 2
+    ids = struct.pack("<Q2I", 2, *(step[0] for step in steps))
+    assert payload.endswith(ids)
+    payload = payload[:-len(ids)]
+
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    label = 2 * text("store-linear-int8")  # name and signature; then the parameters, of which there are none
+    parameter = struct.pack("<Q", 1) + text("approximate") + b"\x01\x01"  # a bool, true
+    assert payload.count(label + bytes(8)) == 2
+    payload = payload.replace(label + bytes(8), label + parameter)
+    old = refx._core.Mirror.load(payload, tensors)
+    assert [step[-1] for step in old.steps()] == ["approximate"] * 2
+    assert unsealed(old.save()[0]) == payload  # as it was: nothing is stated twice

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is still as it was last seen is not read again; whatever somebody changed since, is."""
+"""Unchanged parts of a GraphModule are not read again; changed parts are."""
 
 import pytest
 import torch
@@ -200,7 +200,7 @@ def test_every_change_is_noticed(name):
     assert findings(gm) != before or name in SAME_SITES
 
 
-def test_nothing_is_read_again_where_nothing_changed():
+def test_unchanged_nodes_are_not_read_again():
     gm = rewritten()
     steps = len(log(gm))
     for _ in range(3):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is used or written in ways that no schema says is left alone."""
+"""Tensors that are used or written in ways that no schema describes are not rewritten."""
 
 import operator
 
@@ -79,6 +79,7 @@ def test_statistics_that_a_function_writes():
     gm = with_buffers(Trains())
     refusals = refx.fx.explain(refx.fx.ChangeTrueDivToMulByInverse(), gm).refusals
     assert [refusal.reason for refusal in refusals] == ["the divisor 'var' may be written in place"]
+    assert [refusal.code for refusal in refusals] == ["divisor-written"]
 
 
 @pytest.mark.parametrize("through", [

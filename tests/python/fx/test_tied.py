@@ -161,7 +161,7 @@ def test_one_that_someone_may_write_is_left_alone():
     for cls in Writes, Returns:
         found = explain(FUSE, trace(cls().eval()))
         assert not found.sites and len(found.refusals) == 2
-        assert all("where it may be written" in refusal.reason for refusal in found.refusals)
+        assert all("and may be written" in refusal.reason for refusal in found.refusals)
 
 
 def test_a_module_of_ones_own_that_has_it_is_not_known():

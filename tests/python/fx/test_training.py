@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transformed GraphModule trains, and undo hands the trained weights back."""
+"""A transformed GraphModule trains, and undo returns the trained weights."""
 
 import copy
 import pickle

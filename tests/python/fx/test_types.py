@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stubs say what the extension has, and the package and its users pass the type checker."""
+"""The stubs match the extension, and the package and programs that use it pass the type checker."""
 
 import pathlib
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people hand over by mistake: the message says what would have been right."""
+"""Wrong arguments: the message says what is right."""
 
 import copy
 import gc
@@ -9,28 +9,17 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
 
 import refx
 import refx.fx
-from kit import Snapshot, trace
+from kit import Parallel, Snapshot, trace
 from refx.fx import FuseBiasInLinear, MergeLinears, Transformation, compose, explain
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.q, self.k, self.v = (nn.Linear(4, 4) for _ in range(3))
-
-    def forward(self, x):
-        return self.q(x) + self.k(x) * self.v(x)
-
 
 X = torch.randn(2, 4)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("given", [Net(), None, torch.export.export(Net(), (X,)), refx.export(Net(), (X,))],
+@pytest.mark.parametrize("given", [Parallel(), None, torch.export.export(Parallel(), (X,)), refx.export(Parallel(), (X,))],
                          ids=lambda given: type(given).__name__)
 def test_not_a_GraphModule(given, reverse):
     says = f"MergeLinears takes a torch.fx.GraphModule, not a {type(given).__name__}; torch.fx.symbolic_trace"
@@ -45,8 +34,8 @@ class Forgets(Transformation):
         MergeLinears()(graph_module)
 
 
-def test_a_pass_that_returns_nothing_is_taken_back():
-    gm = trace(Net())
+def test_a_pass_that_returns_none_is_undone():
+    gm = trace(Parallel())
     before = Snapshot(gm)
     with pytest.raises(TypeError, match="Forgets.transform has to return the GraphModule, not a NoneType"):
         Forgets()(gm)
@@ -61,21 +50,21 @@ def test_what_is_composed(part):
 
 
 def test_what_is_explained():
-    gm = trace(Net())
+    gm = trace(Parallel())
     assert explain(MergeLinears, gm) == explain(MergeLinears(), gm)
-    with pytest.raises(TypeError, match="MergeLinears takes a torch.fx.GraphModule, not a Net"):
-        explain(MergeLinears(), Net())
+    with pytest.raises(TypeError, match="MergeLinears takes a torch.fx.GraphModule, not a Parallel"):
+        explain(MergeLinears(), Parallel())
     with pytest.raises(refx.Error, match="str does not say where it applies: explain.MergeLinears.., graph_module"):
         explain("merge-linears", gm)
 
 
 def test_not_an_exported_program():
-    with pytest.raises(TypeError, match="takes what torch.export.export returns, not a Net; refx.export"):
-        refx.from_exported(Net())
+    with pytest.raises(TypeError, match="takes an ExportedProgram, not a Parallel; refx.export"):
+        refx.from_exported(Parallel())
 
 
 def test_all_of_them_but_the_lossy_ones():
-    model, by_name = refx.export(Net(), (X,)), refx.export(Net(), (X,))
+    model, by_name = refx.export(Parallel(), (X,)), refx.export(Parallel(), (X,))
     steps = model.apply("all")
     assert {step.transformation for step in steps} >= {"merge-linears"}
     left_out = ("fuse-bias-in-linear", "store-linear-transposed")
@@ -87,33 +76,33 @@ def test_all_of_them_but_the_lossy_ones():
 
 @pytest.mark.parametrize("verb", ["verify", "tune"])
 def test_a_budget_below_zero(verb):
-    with pytest.raises(refx.Error, match="an error budget of -1: it is a finite number greater than 0"):
-        getattr(refx.export(Net(), (X,)), verb)(budget=-1)
+    with pytest.raises(refx.Error, match="the error budget must be a finite number greater than 0, such as 0.01, not -1"):
+        getattr(refx.export(Parallel(), (X,)), verb)(budget=-1)
 
 
 def test_patterns_that_match_no_site():
-    model = refx.export(Net(), (X,))
+    model = refx.export(Parallel(), (X,))
     before = model.graph
-    with pytest.raises(refx.Error, match=r"only='nowhere\.\*' matches no site; `Model\.sites\(\)` lists the sites"):
-        model.apply("merge-linears", only="nowhere.*")
+    with pytest.raises(refx.Error, match=r"site='nowhere\.\*' matches no site; `Model\.sites\(\)` lists the sites"):
+        model.apply("merge-linears", site="nowhere.*")
     with pytest.raises(refx.Error, match=r"matches no site; did you mean '\{q,k,v\}'"):
-        model.apply("merge-linears", only="{q,k,w}")
+        model.apply("merge-linears", site="{q,k,w}")
     for what in (model.apply, model.sites, model.refusals, model.sensitivity, model.tune):
         with pytest.raises(refx.Error, match=r"exclude='nowhere' matches nothing; `Model\.sites\(\)` lists the sites"):
             what("merge-linears", exclude="nowhere")
     assert model.graph == before and not model.log()
     model.apply("merge-linears")
-    assert model.apply("merge-linears", only="*") == []  # those that are rewritten count
+    assert model.apply("merge-linears", site="*") == []  # those that are rewritten count
 
 
 @pytest.mark.parametrize("wrong", [copy.deepcopy, pickle.dumps])
 def test_a_Model_is_not_pickled(wrong):
     with pytest.raises(TypeError, match=r"a refx.Model is not pickled or deep-copied: copy\(\) makes another"):
-        wrong(refx.export(Net(), (X,)))
+        wrong(refx.export(Parallel(), (X,)))
 
 
-def test_the_file_behind_a_model_goes_with_the_last_one_silently():
-    model = refx.export(Net(), (X,))
+def test_the_file_behind_a_model_is_released_with_the_last_model():
+    model = refx.export(Parallel(), (X,))
     folder, other = pathlib.Path(model._folder.name), model.copy()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -125,6 +114,6 @@ def test_the_file_behind_a_model_goes_with_the_last_one_silently():
     assert not folder.exists() and not [w for w in said if w.category is ResourceWarning]
 
 
-def test_a_base_that_is_not_there_also_where_nothing_is_detached():
+def test_a_missing_base_is_an_error_even_if_nothing_is_detached():
     with pytest.raises(refx.Error, match="nowhere.pt2"):
-        refx.export(Net(), (X,)).attach("nowhere.pt2")
+        refx.export(Parallel(), (X,)).attach("nowhere.pt2")

@@ -135,7 +135,7 @@ def test_what_is_not_registered_comes_as_a_tuple(program, tmp_path):
 
 
 def test_a_model_output_of_transformers_comes_back_as_one(tmp_path):
-    """Also where nobody has imported the module that defines it; without transformers, who calls is told."""
+    """Also if the module that defines it was not imported; without transformers, an error tells the caller."""
     outputs = pytest.importorskip("transformers.modeling_outputs")
 
     class Net(nn.Linear):

@@ -34,7 +34,7 @@ def test_bench(model):
     model.apply("merge-linears")
     result = model.bench(**QUICK, per_step=True)
     print(result)
-    assert result.data["device"] == "cuda:0"
+    assert result.device == "cuda:0"
     assert 0.2 < result.ratio < 5
     assert len(result.steps) == 2
     # The model itself stays where it is.
@@ -57,7 +57,7 @@ def test_tune(model):
     expected = model(x)
     result = model.tune(**QUICK)
     print(result)
-    assert result.data["device"] == "cuda:0"
+    assert result.device == "cuda:0"
     torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
     assert all(t.device.type == "cpu" for t in model.state_dict().values())
 
@@ -86,7 +86,7 @@ def test_tensors_of_files_stay_on_their_device(exported, tmp_path):
     model.apply("merge-linears", "change-true-div-to-mul-by-inverse", "fuse-bias-in-linear")
     assert model.log() and all(t.is_cuda for t in model.state_dict().values())
     assert model.verify()
-    assert model.bench(seconds=0.1).data["device"] == "cuda:0"
+    assert model.bench(seconds=0.1).device == "cuda:0"
     fast = tmp_path / "fast.pt2"
     model.save(fast)
     torch.testing.assert_close(torch.export.load(fast).module()(x), expected, rtol=1e-4, atol=1e-5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a history says of lossy steps, and what rules write in each dtype."""
+"""How a history marks lossy steps, and what rules compute in each dtype."""
 
 import json
 
@@ -24,8 +24,8 @@ def _lowest(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("net,rule", [(Filled, "attention-written-out-filled"),
-                                      (Chosen, "attention-written-out-masked")])
+@pytest.mark.parametrize("net,rule", [(Filled, "fuse-attention-masked-fill"),
+                                      (Chosen, "fuse-attention-where")])
 def test_masked_attention_runs_in_every_dtype(desk, dtype, net, rule):
     q, k, v = (torch.randn(2, 3, n, 8, dtype=dtype) for n in (4, 5, 5))
     inputs = (q, k, v, torch.arange(20).reshape(4, 5) % 3 == 0)
@@ -46,8 +46,10 @@ def small(desk):
 def test_the_log_shows_lossy_steps(desk):
     small(desk)
     desk("apply", "m.pt2", "store-linear-int8", "-o", "q.pt2")
-    assert [line.split()[-1] for line in desk("log", "q.pt2").out.splitlines()] == ["lossy", "lossy"]
-    assert [step["lossy"] for step in json.loads(desk("log", "q.pt2", "--json").out)] == [True, True]
+    assert [line.split()[-1] for line in desk("log", "q.pt2").out.splitlines()] == ["approximate"] * 2
+    steps = json.loads(desk("log", "q.pt2", "--json").out)
+    assert [step["numerics"] for step in steps] == ["approximate"] * 2
+    assert [step["parameters"] for step in steps] == [{}, {}]
     assert desk("verify", "q.pt2", code=1).out.splitlines()[-1].startswith("not judged: error ")
 
 

@@ -3,7 +3,6 @@
 
 import json
 import math
-import re
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 import refx
+from conftest import mark_stable
 
 
 class Attention(torch.nn.Module):
@@ -37,7 +37,7 @@ QUICK = {"threads": 1, "seconds": 0.1}
 
 
 def test_sites_are_found_without_torchs_python_kernels(model, tmp_path):
-    """Types are told by refx itself: torch would import its compiler to tell them, for seconds."""
+    """refx infers the types itself: torch would import its compiler for that, which takes seconds."""
     model.save(tmp_path / "model.pt2")
     code = ("import sys, refx; model = refx.load(sys.argv[1]); before = set(sys.modules)\n"
             "assert model.sites('store-linear-int8'); model.sites()\n"
@@ -52,69 +52,23 @@ def test_bench_against_the_original(model):
     result = model.bench(**QUICK, per_step=True, progress=lambda *now: seen.append(now))
     assert result.speed in ("faster", "slower", "no difference", "unstable")
     assert result.low <= result.ratio <= result.high
-    assert [step["site"] for step in result.steps] == ["0.{query,key,value}", "1.{query,key,value}"]
-    assert result.data["threads"] == 1
+    assert [step.site for step in result.steps] == ["0.{query,key,value}", "1.{query,key,value}"]
+    assert result.threads == 1
     assert "inference mode" in str(result)
     assert seen[0][:2] == (0, 300) and seen[-1][0] <= 300
 
 
 def test_verify_holds_lossy_steps_to_a_budget(model):
     model.apply("store-linear-int8")
-    measured = model.verify(per_step=True, by_error=True)
+    measured = model.verify(per_step=True, sort="error")
     assert not measured and measured.verdict == "not judged" and measured.reason == "no budget given"
     assert "not judged: no budget given" in measured.text and "pass" not in measured.text
-    assert all(step.lossy and str(step).endswith("  lossy") for step in model.log())
-    errors = [step["worst"]["l2"] for step in measured.steps]
+    assert all(step.numerics == "approximate" and str(step).endswith("  approximate") for step in model.log())
+    errors = [step.worst.l2 for step in measured.steps]
     assert errors and errors == sorted(errors, reverse=True)
-    error = measured.data["lossy"]["error"]
+    error = measured.lossy.error
     assert model.verify(budget=1.01 * error)
     assert not model.verify(budget=0.99 * error)
-
-
-def cells_of(notebook_html):
-    """Of all tables: rows of (tag, alignment, text); and the lines of the other text."""
-    root = ElementTree.fromstring(notebook_html)
-    rows = [[(cell.tag, re.match("text-align: (left|right)", cell.get("style"))[1], cell.text or "") for cell in row]
-            for row in root.iter("tr")]
-    return rows, [line for block in root.iter("pre") for line in block.text.splitlines()]
-
-
-def plain(lines):
-    return sorted(" ".join(line.split()) for line in lines if line.strip())
-
-
-def test_results_are_aligned_tables_in_notebooks(model):
-    model.apply("merge-linears", "change-true-div-to-mul-by-inverse", "store-linear-int8")
-    results = [model.verify(per_step=True, power=True), model.bench(**QUICK, per_step=True),
-               model.original().tune("merge-linears", **QUICK), model.bisect(lambda form: len(form.log()) < 3)]
-    for result in results:
-        rows, lines = cells_of(result._repr_html_())
-        assert rows
-        shown = [" ".join(text for _, _, text in row) for row in rows] + lines
-        assert plain(shown) == plain(result.text.splitlines())
-    verified, _ = cells_of(results[0]._repr_html_())
-    heads = {text: (tag, side) for row in verified for tag, side, text in row if tag == "th"}
-    assert heads["step"] == heads["now"] == heads["L2"] == ("th", "right")
-    assert heads["site"] == heads["transformation"] == heads["verdict"] == ("th", "left")
-    for row in verified:
-        for tag, side, text in row:
-            assert tag == "th" or side == "right" or not re.fullmatch(r"[\d.e+-]+", text), row
-    measured, _ = cells_of(results[1]._repr_html_())
-    assert [side for _, side, _ in measured[-1]] == ["right", "left", "left", "right", "left"]
-    assert [side for _, side, _ in cells_of(model._repr_html_().split("</p>")[1].split("<details>")[0])[0][-1]] == [
-        "right", "left", "left"]
-
-
-def test_tables_of_a_text_are_read_as_they_were_written():
-    text = ("title\n  step  site     L2\n  1     \u00e4\u00e4<b>  1.0e-03\n  10    c d    -\n  built on 1, which passes\n"
-            "\n  *  merge       1.03x (1.01 .. 1.05)  faster\n     fuse, then  0.9x (0.8 .. 1.0)     slower\n")
-    rows, lines = cells_of(refx._table.text_as_html(text))
-    assert [[text for *_, text in row] for row in rows] == [
-        ["step", "site", "L2"], ["1", "\u00e4\u00e4<b>", "1.0e-03"], ["10", "c d", "-"],
-        ["*", "merge", "1.03x (1.01 .. 1.05)", "faster"], ["", "fuse, then", "0.9x (0.8 .. 1.0)", "slower"]]
-    assert [[tag + side[0] for tag, side, _ in row] for row in rows] == [
-        ["thr", "thl", "thr"], *[["tdr", "tdl", "tdr"]] * 2, *[["tdl", "tdl", "tdr", "tdl"]] * 2]
-    assert lines == ["title", "  built on 1, which passes"]
 
 
 def test_sensitivity_is_a_table_in_the_order_of_the_model(model):
@@ -123,14 +77,14 @@ def test_sensitivity_is_a_table_in_the_order_of_the_model(model):
     tried = model.sensitivity("store-linear-int8", inputs=(torch.randn(2, 4, 16),), progress=lambda *now: seen.append(now))
     assert model.log() == before
     sites = [f"{i}.{name}" for i in "01" for name in ("query", "key", "value")]
-    assert [row["site"] for row in tried] == sites and len(tried) == 6 and tried.runs == 9
-    assert all(0 < row["error"] < 0.1 for row in tried) and not any(row["in_model"] for row in tried)
-    assert tried.rows == tried.data["steps"] and "worst" in str(tried) and seen[-1][:2] == (7, 8)
-    assert tried.worst()[0]["error"] == max(row["error"] for row in tried)
+    assert [row.site for row in tried] == sites and len(tried) == 6 and tried.runs == 9
+    assert all(0 < row.error < 0.1 for row in tried) and not any(row.in_model for row in tried)
+    assert list(tried) == list(tried.steps) and "worst" in str(tried) and seen[-1][:2] == (7, 8)
+    assert tried.worst()[0].error == max(row.error for row in tried)
     model.apply("store-linear-int8")
     model.reverse("1.*")
-    assert [row["error"] for row in model.sensitivity(seed=1)] != [row["error"] for row in tried][:3]
-    assert [row["in_model"] for row in model.sensitivity(reversed=True)] == [True] * 3 + [False] * 3
+    assert [row.error for row in model.sensitivity(seed=1)] != [row.error for row in tried][:3]
+    assert [row.in_model for row in model.sensitivity(reversed=True)] == [True] * 3 + [False] * 3
     with pytest.raises(refx.Error, match="no lossy steps"):
         model.original().sensitivity()
     with pytest.raises(TypeError, match="takes no"):
@@ -150,9 +104,9 @@ def test_sensitivity_draws_bars_that_need_nothing_else(model):
     model.apply("store-linear-int8", exclude="1.value*")
     result = model.sensitivity("store-linear-int8")
     drawn = list(bars(result._repr_html_()))
-    assert [name for name, *_ in drawn] == [row["site"] for row in result]
-    assert [filled for _, _, filled, _ in drawn] == [row["in_model"] for row in result] == [True] * 5 + [False]
-    lengths, errors = [length for _, length, *_ in drawn], [math.log10(row["error"]) for row in result]
+    assert [name for name, *_ in drawn] == [row.site for row in result]
+    assert [filled for _, _, filled, _ in drawn] == [row.in_model for row in result] == [True] * 5 + [False]
+    lengths, errors = [length for _, length, *_ in drawn], [math.log10(row.error) for row in result]
     assert sorted(range(6), key=lengths.__getitem__) == sorted(range(6), key=errors.__getitem__)
     low, high = min(lengths), max(lengths)
     scale = (high - low) / (max(errors) - min(errors))
@@ -168,11 +122,11 @@ def test_sensitivity_escapes_names_and_knows_errors_that_are_not_finite():
            "bytes_after": 1}
     rows = [row | {"site": "<script>" * 9, "error": None}, row | {"site": "a & b", "error": 0.0},
             row | {"site": "c", "error": 2e-4}]
-    result = refx.Sensitivity.of((json.dumps({"steps": rows, "error": None, "runs": 6}), "text"))
+    result = refx.Sensitivity.of((json.dumps({"steps": rows, "error": None, "inputs": "", "threads": 1, "runs": 6}), "text"))
     drawn = list(bars(result._repr_html_()))
     assert "<script" not in result.html() and drawn[0][0].endswith("<script>") and drawn[1][0] == "a & b"
     assert drawn[0][1] > drawn[2][1] > drawn[1][1] == 0
-    assert [r["site"] for r in result.worst(2)] == ["<script>" * 9, "c"]
+    assert [step.site for step in result.worst(2)] == ["<script>" * 9, "c"]
     assert drawn[0][3] != drawn[1][3] == drawn[2][3]
 
 
@@ -185,24 +139,24 @@ def test_sensitivity_plots_with_matplotlib_or_says_what_is_missing(model, monkey
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
     axes = result.plot()
-    assert [bar.get_width() for bar in axes.patches] == [row["error"] for row in result]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [row["site"] for row in result]
+    assert [bar.get_width() for bar in axes.patches] == [row.error for row in result]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [row.site for row in result]
     assert result.plot(axes) is axes
 
 
 def test_bench_takes_inputs_and_batches(model):
     x = torch.randn(3, 4, 16)
-    assert "f32[3, 4, 16]" in model.bench(inputs=((x,), {}), **QUICK).data["inputs"]
-    assert "f32[3, 4, 16]" in model.bench(inputs=(x,), **QUICK).data["inputs"]
-    assert "f32[8, 4, 16]" in model.bench(batch=8, **QUICK).data["inputs"]
+    assert "f32[3, 4, 16]" in model.bench(inputs=((x,), {}), **QUICK).inputs
+    assert "f32[3, 4, 16]" in model.bench(inputs=(x,), **QUICK).inputs
+    assert "f32[8, 4, 16]" in model.bench(batch=8, **QUICK).inputs
     with pytest.raises(refx.Error, match="range"):
         model.bench(batch=99, **QUICK)
 
 
-def test_what_would_help_is_said_in_arguments(model):
+def test_hints_name_python_arguments(model):
     with pytest.raises(refx.Error, match="^a CPU has no graphs to capture; choose a device: device='cuda'$"):
         model.bench(cuda_graph=True, **QUICK)
-    with pytest.raises(refx.Error, match=r"^there is no transformation 'xyzzy'; help\(refx.fx\) shows them$"):
+    with pytest.raises(refx.Error, match=r"^there is no transformation 'xyzzy'; help\(refx.fx\) lists them$"):
         model.apply("xyzzy")
 
 
@@ -257,40 +211,53 @@ def test_tune_keeps_only_what_pays(model, tmp_path):
     x = torch.randn(2, 4, 16)
     expected = model(x)
     record = tmp_path / "trials.jsonl"
-    result = model.tune("merge-linears", "change-true-div-to-mul-by-inverse", **QUICK, record=record)
+    result = model.tune("merge-linears", "change-true-div-to-mul-by-inverse", **QUICK, trials=record)
     assert result.changed == bool(model.log())
-    assert len(result.data["classes"]) == 2
+    assert len(result.classes) == 2
     torch.testing.assert_close(model(x), expected)
+    mark_stable(record)
     trials = record.read_text().splitlines()
-    again = model.copy().tune("merge-linears", "change-true-div-to-mul-by-inverse", **QUICK, known=[record])
-    assert all(t["remembered"] for c in again.data["classes"] for t in c["trials"])
+    again = model.copy().tune("merge-linears", "change-true-div-to-mul-by-inverse", **QUICK, resume=record)
+    assert all(t.remembered for c in again.classes for t in c.trials)
     assert record.read_text().splitlines() == trials
 
 
 def test_tune_within_a_budget(model):
     whole = model.copy().tune("store-linear-int8", **QUICK, prefer="size")
-    assert whole.changed and whole.data["within"]["budget"] is None
-    half = whole.data["within"]["error"] / 2
+    assert whole.changed and whole.within.budget is None
+    half = whole.within.error / 2
     result = model.tune("store-linear-int8", **QUICK, prefer="size", budget=half)
-    assert result.changed and result.data["within"]["error"] <= half
+    assert result.changed and result.within.error <= half
     assert 0 < len(model.log()) < 6
     with pytest.raises(ValueError, match="speed"):
         model.tune("store-linear-int8", prefer="smallness")
 
 
-def test_tune_by_a_metric(model):
+def test_tune_with_an_acceptance_test(model):
     seen = []
 
-    def steps(form):
+    def score(form):
         seen.append(len(form.log()))
-        return seen[-1]
+        return -seen[-1]
 
     sets = [(torch.randn(3, 4, 16),), (torch.randn(2, 4, 16),)]
-    result = model.tune("store-linear-int8", **QUICK, prefer="size", budget=2, metric=steps, inputs=sets)
-    assert len(model.log()) == 2 and max(seen) == 6
-    assert result.data["within"]["score"] == 2
+    small = {**QUICK, "prefer": "size"}
+    result = model.copy().tune("store-linear-int8", **small, accept=score, accept_min=-2, inputs=sets)
+    assert max(seen) == 6
+    assert result.within.score == -2 and result.within.budget is None
+    judged = model.copy()
+    assert judged.tune("store-linear-int8", **small, accept=lambda form: len(form.log()) <= 3).within.score is None
+    assert 0 < len(judged.log()) <= 3
+    within = result.within.error / 2
+    both = model.copy().tune("store-linear-int8", **small, accept=score, accept_min=-2, budget=within, inputs=sets)
+    assert both.within.budget == within and both.within.error <= within
+    with pytest.raises(refx.Error, match="pass accept, which returns the score"):
+        model.tune("store-linear-int8", **small, accept_min=0.5)
+    with pytest.raises(refx.Error, match="returned the score 0.5: pass accept_min"):
+        model.tune("store-linear-int8", **small, accept=lambda form: 0.5)
     with pytest.raises(ZeroDivisionError):
-        model.tune("store-linear-int8", **QUICK, prefer="size", metric=lambda form: 1 / 0)
+        model.tune("store-linear-int8", **small, accept=lambda form: 1 / 0)
+    assert not model.log()
 
 
 def test_bisect_with_a_function(model):
@@ -304,7 +271,7 @@ def test_bisect_with_a_function(model):
 
     result = model.bisect(check)
     assert [{f"{s.transformation} {s.site}" for s in steps} for steps in result.culprits] == [guilty]
-    assert result and len(forms) == result.data["checks"]
+    assert result and len(forms) == result.checks
     for step in result.repair:
         model.reverse(step, dependents="cascade")
     assert check(model)
@@ -314,13 +281,13 @@ def test_bisect_with_a_function(model):
 def test_bisect_with_a_tolerance(model):
     model.apply("merge-linears")
     assert not model.bisect(1e-3)
-    assert model.bisect(0.0).data["current"] == "good"
+    assert model.bisect(0.0).current == "good"
 
 
 def test_bisect_with_a_command(model):
     model.apply("merge-linears")
     result = model.bisect("test -s {} && exit 1")
-    assert result.data["original"] == "bad" and not result
+    assert result.original == "bad" and not result
     with pytest.raises(refx.Error, match="was not found"):
         model.bisect("no-such-command {}")
 
@@ -335,7 +302,7 @@ def test_what_a_check_raises_comes_out(model):
         model.bisect(check)
 
 
-def test_a_search_goes_on_where_it_was(model, tmp_path):
+def test_a_search_resumes(model, tmp_path):
     model.apply("merge-linears", "fuse-bias-in-linear")
     journal = tmp_path / "search.jsonl"
     calls = []
@@ -349,7 +316,7 @@ def test_a_search_goes_on_where_it_was(model, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         model.bisect(check, journal=journal)
     result = model.bisect(check, journal=journal)
-    assert result.data["remembered"] == 2
+    assert result.remembered == 2
     assert not journal.exists()
 
 
@@ -367,9 +334,9 @@ def test_the_report_is_a_page_of_its_own(model, tmp_path):
 def test_lists_of_inputs_are_sets_as_with_the_program(model):
     model.apply("merge-linears")
     sets = [(torch.randn(n, 4, 16),) for n in (3, 2, 5)]
-    assert len(model.verify(inputs=sets).data["sets"]) == 3
-    assert len(model.verify(inputs=[[one] for one in sets]).data["sets"]) == 3
-    assert len(model.verify(inputs=sets[0]).data["sets"]) == 1
+    assert len(model.verify(inputs=sets).sets) == 3
+    assert len(model.verify(inputs=[[one] for one in sets]).sets) == 3
+    assert len(model.verify(inputs=sets[0]).sets) == 1
     with pytest.raises(refx.Error, match=r"dimension 2 is 15, not 16"):
         model.verify(inputs=[sets[0], (torch.randn(2, 4, 15),)])
 
@@ -434,15 +401,17 @@ def test_load_state_dict_takes_the_keys_of_the_original(model, tmp_path):
 
 def test_an_empty_choice_of_sites_is_an_error(model):
     for what in (model.apply, model.sites, model.tune, model.sensitivity):
-        with pytest.raises(refx.Error, match="only=\\[\\] chooses no site"):
-            what("store-linear-int8", only=[])
-    assert model.log() == [] and len(model.sites("merge-linears", only=None)) == 2
+        with pytest.raises(refx.Error, match="site=\\[\\] chooses no site"):
+            what("store-linear-int8", site=[])
+    assert model.log() == [] and len(model.sites("merge-linears", site=None)) == 2
 
 
 def test_a_linear_of_one_input_is_not_computed_in_int8(tmp_path):
     small = refx.export(torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Linear(8, 4)), (torch.randn(3, 1),))
     assert [site.name for site in small.sites("quantize-linear-int8")] == ["1"]
-    assert [site.name for site in small.refusals("quantize-linear-int8")] == ["0"]
+    (refusal,) = small.refusals("quantize-linear-int8")
+    assert refusal.site == "0" and refusal.code == "condition-not-met" and refusal.nodes
+    assert refusal.to_dict()["reason"] == refusal.reason and refusal.reason in str(refusal)
 
 
 def test_to_moves_the_model_and_its_history(model):

@@ -137,7 +137,7 @@ def test_sizes_that_are_known_later(sizes, tmp_path):
     assert (tmp_path / "back.pt2").read_bytes() == (tmp_path / "before.pt2").read_bytes()
 
 
-def test_each_layer_goes_back_alone(tmp_path):
+def test_each_layer_is_reversed_alone(tmp_path):
     model, _ = quantized(Layers().eval(), torch.randn(2, 3, IN), tmp_path)
     for order in itertools.permutations([step.id for step in model.log()]):
         one = refx.load(tmp_path / "model.pt2")

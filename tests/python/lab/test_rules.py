@@ -88,7 +88,7 @@ def test_lora_is_merged_and_comes_back(tmp_path):
 def test_a_check_refuses():
     model = export(Lora(rank=5))
     assert not model.apply(MergeLora)
-    assert [site.refused for site in model.refusals(MergeLora)] == ["the rank is too high"]
+    assert [(r.code, r.reason) for r in model.refusals(MergeLora)] == [("custom", "the rank is too high")]
 
 
 def test_what_a_check_sees():
@@ -207,14 +207,14 @@ def test_one_rule_for_every_spelling(spelling, decomposed):
     assert model.reverse(Attention).graph == text
 
 
-def test_what_tracing_cannot_say_is_asked():
+def test_asks_for_what_tracing_cannot_determine():
     @refx.rule
     class Normed:
         def before(x, w: refx.Weight | None = None, *, eps: float):
             return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps) * w
 
         def once(w, eps):
-            return {"scaled": refx.either(w, 1.0) * 1.0}
+            return {"scaled": refx.value_or(w, 1.0) * 1.0}
 
         def after(x, scaled, eps):
             width = x.shape[-1]
@@ -225,7 +225,7 @@ def test_what_tracing_cannot_say_is_asked():
         "before(x, w: weight = None, eps: float):",
         "    return x * torch.rsqrt(torch.Tensor.mean(x * x, -1, keepdim=True) + eps) * w",
         "once:",
-        "    scaled = either(w, 1.0) * 1.0",
+        "    scaled = value_or(w, 1.0) * 1.0",
         "after:",
         "    width = size(x, -1)",
         "    root = sqrt(eps) * sqrt(eps)",
@@ -254,13 +254,22 @@ def test_the_last_definition_of_a_name_holds_and_what_is_used_is_what_was_given(
 
     def shift(rule):
         model = export(Lora())
-        model.apply(rule, only="*")
+        model.apply(rule, site="*")
         return (model(x) - plain).mean().round().item()
 
     # Each application leaves a relu, so it goes on for as many rounds as there may be.
     assert shift("shift") == shift(second) == 2 * shift(first)
     with pytest.raises(refx.Error, match="'merge-linears' is already registered"):
         refx.rules(second.text.replace("shift", "merge-linears"))
+
+
+def test_value_or_has_its_former_name_too():
+    assert refx.either is refx.value_or
+    assert refx.value_or(None, 1.0) == 1.0 and refx.value_or(2.0, 1.0) == 2.0
+    text = ("rule r\nbefore(x, b: weight = None):\n    return aten.gelu(x)\n"
+            "after:\n    return aten.relu(x) + {}(b, 0.0)\n")
+    for name in "either", "value_or":
+        assert refx.rules(text.format(name))[0].name == "r"
 
 
 def test_rules_of_a_file_and_of_a_text(tmp_path):
@@ -295,7 +304,7 @@ def test_bisect_names_the_rule_that_is_wrong():
     assert [[step.transformation for step in culprit] for culprit in found.culprits] == [["halve"]]
 
 
-# ---- what is no rule ----------------------------------------------------------------------------
+# ---- texts that are not rules -------------------------------------------------------------------
 
 
 def branches(x):
@@ -325,7 +334,7 @@ def takes(annotation, default=None):
     (dict(wher="rank(x) == 2"), "Bad: a rule has no 'wher'"),
     (dict(where="rang(x) == 2"), "Bad: line 7.*did you mean 'rank'"),
 ])
-def test_what_is_wrong_is_said_and_where(parts, message):
+def test_errors_name_the_line(parts, message):
     whole = dict(before=lambda x: x + 1, after=lambda x: 1 + x)
     with pytest.raises(refx.Error, match=f"(?s){message}"):
         refx.rule(type("Bad", (), {**whole, **parts}))

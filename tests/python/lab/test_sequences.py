@@ -160,10 +160,10 @@ def test_declared_mutations_are_kept_by_the_run_too(program):
 
 # ---- sequences ---------------------------------------------------------------------------------
 
-WRONGS = ("cache index off by one", "mask shifted", "stale entry", "counter not advanced")
+ERRORS = ("cache index off by one", "mask shifted", "stale entry", "counter not advanced")
 
 
-@pytest.mark.parametrize("wrong", ("", *WRONGS))
+@pytest.mark.parametrize("wrong", ("", *ERRORS))
 @pytest.mark.parametrize("kind", (Decoder, Counting))
 def test_verify_judges_every_step(kind, wrong):
     original, model = (refx.from_exported(export(kind(w))) for w in ("", wrong))
@@ -172,30 +172,30 @@ def test_verify_judges_every_step(kind, wrong):
         assert result.verdict == "pass", str(result)
     else:
         assert result.verdict == "fail", str(result)
-    assert result.data["sets"][0]["calls"] == 9 and not any("one call" in note for note in result.data["notes"])
+    assert result.sets[0].calls == 9 and not any("single call" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("wrong", ("cache index off by one", "mask shifted", "stale entry"))
 def test_a_single_call_does_not_show_them(wrong):
-    """So the steps are what shows them; and a single call is said to be one."""
+    """Only the steps show them; the report says that there was one call."""
     original, model = (refx.from_exported(export(Decoder(w))) for w in ("", wrong))
     result = model.verify(original, inputs=calls()[0])
     assert result.verdict == "pass"
-    assert any("keeps state" in note for note in result.data["notes"])
+    assert any("keeps state" in note for note in result.notes)
 
 
-def test_the_worst_call_is_told(program):
+def test_reports_the_worst_call(program):
     original, model = (refx.from_exported(export(Decoder(w))) for w in ("", "mask shifted"))
     result = model.verify(original, steps=4)
-    [output] = [output for output in result.outputs if output["path"] == "output"]
-    assert output["call"] > 1 and f"call {output['call']}: output" in str(result)
+    [output] = [output for output in result.outputs if output.path == "output"]
+    assert output.call > 1 and f"call {output.call}: output" in str(result)
 
 
 def test_a_list_of_calls(program):
     model = refx.from_exported(program)
     model.apply("merge-linears")
     sequence = calls(5)
-    assert model.verify(inputs=sequence).data["sets"][0]["calls"] == 6
+    assert model.verify(inputs=sequence).sets[0].calls == 6
     with pytest.raises(refx.Error, match="2: input .cache_position. is missing"):
         model.verify(inputs=[sequence[0], (sequence[1][0],)])
     with pytest.raises(refx.Error, match="not both"):
@@ -210,7 +210,7 @@ def test_steps_that_the_cache_has_no_room_for(program):
 def test_static_shapes_advance_by_their_length():
     model = refx.from_exported(export(Decoder(), dynamic=False, length=3))
     model.apply("merge-linears")
-    assert model.verify(steps=4).data["sets"][0]["calls"] == 5
+    assert model.verify(steps=4).sets[0].calls == 5
 
 
 def test_lossy_steps_are_measured_over_the_sequence(program):
@@ -282,5 +282,5 @@ class Recurrent(nn.Module):
 def test_a_model_without_positions_takes_steps_too():
     model = refx.export(Recurrent().eval(), (torch.randn(2, 8),))
     result = model.verify(steps=6)
-    assert result and result.data["sets"][0]["calls"] == 7
-    assert model.bench(steps=6, seconds=0.05, threads=1).data["tokens"] == 0
+    assert result and result.sets[0].calls == 7
+    assert model.bench(steps=6, seconds=0.05, threads=1).tokens == 0

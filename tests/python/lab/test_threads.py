@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One refx.Model in several threads: calls run at the same time, changes take turns and never half show."""
+"""One refx.Model in several threads: calls run at the same time; changes take turns and are visible only when complete."""
 
 import sys
 import threading
@@ -104,14 +104,14 @@ def test_calls_beside_changes(model):
 
 
 def test_a_change_shows_when_it_is_complete(model):
-    """In the middle of it, when tune asks for a metric, the model is as it was."""
+    """In the middle of it, when tune calls an acceptance test, the model is unchanged."""
     seen = []
 
-    def metric(form):
+    def accept(form):
         seen.append(len(model.log()))
         return True
 
-    model.tune("store-linear-int8", threads=1, seconds=0.1, prefer="size", metric=metric)
+    model.tune("store-linear-int8", threads=1, seconds=0.1, prefer="size", accept=accept)
     assert set(seen) == {0} and model.log()
 
 
@@ -139,5 +139,5 @@ def test_calls_of_a_model_with_state_take_turns():
 def test_a_change_inside_of_a_change_is_refused(model):
     with pytest.raises(refx.Error, match=r"is being changed .* model.copy\(\)"):
         model.tune("store-linear-int8", threads=1, seconds=0.1, prefer="size",
-                   metric=lambda form: bool(model.reverse()))
+                   accept=lambda form: bool(model.reverse()))
     model.apply("merge-linears")  # the lock was given back
