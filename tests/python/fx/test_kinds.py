@@ -232,7 +232,7 @@ KINDS = {
     "traced, const_fold": (lambda: after(folded), 9),
     "traced, dead code": (lambda: after(dead_code), 9),
     "traced, shapes": (lambda: after(shapes), 10),
-    "exported, Transformer": (lambda: after(transformer, exported), 7),  # it drops the shapes
+    "exported, Transformer": (lambda: after(transformer, exported), 6),  # it drops the shapes
     "exported, replace_pattern": (lambda: after(pattern, exported), 8),
     "exported, const_fold": (lambda: after(folded, exported), 8),
     "exported, dead code": (lambda: after(dead_code, exported), 8),

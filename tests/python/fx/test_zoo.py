@@ -5,6 +5,9 @@ import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.fx.passes.shape_prop import ShapeProp
 
 import zoo
 from kit import Snapshot, assert_close_to_double, trace
@@ -44,6 +47,8 @@ def test_transform_and_reverse(name, cls):
     model, inputs = zoo.make(name)
     source, reference = Snapshot(model), trace(zoo.make(name)[0])
     gm = trace(model)
+    if name == "functional":
+        ShapeProp(gm).propagate(*inputs)  # its convolution might have no batch
     before, code = Snapshot(gm), gm.code
     random = torch.get_rng_state()
 
@@ -59,6 +64,30 @@ def test_transform_and_reverse(name, cls):
     assert gm.code == code
     assert torch.equal(torch.get_rng_state(), random)
     Snapshot(model).assert_equals(source)
+
+
+class Unbatched(nn.Module):
+    """Its input has as many rows as channels, so that the batch norm takes the rows for channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)
+        torch.nn.init.normal_(self.norm.running_mean)
+
+    def forward(self, x):
+        norm = self.norm
+        y = F.conv2d(x, self.conv.weight, self.conv.bias)
+        return F.batch_norm(y, norm.running_mean, norm.running_var, norm.weight, norm.bias)
+
+
+@pytest.mark.parametrize("propagated", [False, True])
+def test_a_convolution_without_a_batch_is_not_folded(propagated):
+    x, gm = torch.randn(4, 4, 4), trace(Unbatched())
+    if propagated:
+        ShapeProp(gm).propagate(x)
+    result = gm(x)
+    assert not log(FuseBatchNorm2dInConv2d()(gm))
+    assert torch.equal(gm(x), result)
 
 
 @pytest.mark.parametrize("name", zoo.MODELS)
