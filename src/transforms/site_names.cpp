@@ -131,8 +131,8 @@ std::vector<std::string> SiteNames::layers_of(NodeId id) {
   return layers;
 }
 
-// Whether nodes outside the site read tensors of the layer, or call it.
-bool SiteNames::is_read_elsewhere(const std::string& layer, const Site& site) {
+// Whether nodes other than these read tensors of the layer, or call it.
+bool SiteNames::is_read_elsewhere(const std::string& layer, const std::vector<NodeId>& sorted) {
   if (!tensors_) {
     tensors_.emplace();
     for (StateId id : model_.state())
@@ -142,7 +142,7 @@ bool SiteNames::is_read_elsewhere(const std::string& layer, const Site& site) {
   const Graph& graph = model_.graph();
   const auto is_other = [&](NodeId id) {
     return graph[id].op != Opcode::output &&
-           std::find(site.nodes.begin(), site.nodes.end(), id) == site.nodes.end();
+           !std::ranges::binary_search(sorted, id.value, {}, &NodeId::value);
   };
   for (NodeId caller : graph.callers(layer))
     if (is_other(caller)) return true;
@@ -158,18 +158,29 @@ bool SiteNames::is_read_elsewhere(const std::string& layer, const Site& site) {
 // "fc" for a site that has all of a layer, "fc.linear_1" for a part of one or one of several calls,
 // and "encoder.0.div" for nodes that read no layer's tensors.
 std::string SiteNames::name_of(const Site& site) {
+  std::vector<NodeId> sorted = site.nodes;
+  std::ranges::sort(sorted, {}, &NodeId::value);
   std::vector<Name> names;
+  std::unordered_set<Name> seen;  // a site may have as many layers as the model
   for (NodeId id : site.nodes)
-    for (const std::string& layer : layers_of(id))
-      add_new(names, is_read_elsewhere(layer, site) ? Name(layer + "." + model_.graph()[id].name)
-                                                    : Name(layer));
+    for (const std::string& layer : layers_of(id)) {
+      const bool in_part = is_read_elsewhere(layer, sorted);
+      Name name(in_part ? layer + "." + model_.graph()[id].name : layer);
+      if (seen.insert(name).second) names.push_back(std::move(name));
+    }
   return names.empty() ? node_path(model_.graph()[site.nodes[0]]) : joined_paths(names);
 }
 
 void SiteNames::complete(Findings& findings) {
   const auto fill_in = [&](Site& site) {
     if (site.name.empty()) site.name = name_of(site);
-    for (NodeId id : site.nodes) add_paths(id, site.paths);
+    std::unordered_set<Name> seen(site.paths.begin(), site.paths.end());
+    for (NodeId id : site.nodes) {
+      std::vector<Name> paths;
+      add_paths(id, paths);
+      for (Name& path : paths)
+        if (seen.insert(path).second) site.paths.push_back(std::move(path));
+    }
   };
   for (Site& site : findings.sites) fill_in(site);
   for (Refusal& refusal : findings.refusals) fill_in(refusal.site);

@@ -34,7 +34,7 @@ class SiteNames {
   void make_unique(Findings& findings) const;
   std::vector<std::string> layers_of(NodeId node);
   std::vector<std::string> owners_of(const StateEntry& entry);
-  bool is_read_elsewhere(const std::string& layer, const Site& site);
+  bool is_read_elsewhere(const std::string& layer, const std::vector<NodeId>& sorted);
 
   const Origins& origins();
   const Origin* origin_of_state(const Name& name);
